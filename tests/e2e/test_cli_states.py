@@ -147,4 +147,13 @@ def test_doctor_finds_this_machine_fit_and_gc_finds_nothing(play: str) -> None:
     assert json.loads(done.stdout)["fit"] is True
     assert said("doctor").splitlines()[-1].startswith("next: atoll run -- ")
     assert json.loads(said("gc", "--json")) == []
+
+
+def test_du_tells_what_a_sandbox_has_written_and_what_is_left(play: str) -> None:
+    said("exec", play, "--", "sh", "-c", "head -c 3000000 /dev/urandom > written; sync")
+    report = json.loads(said("du", "--json"))
+    own = next(use["own_bytes"] for use in report["uses"] if use["id"] == play)
+    assert 3_000_000 <= own <= report["total_bytes"] < report["disk_bytes"]
+    assert report["leftover_bytes"] == 0 < report["free_bytes"]
+    assert "gc --remove" in said("du").splitlines()[-1]
     assert "base" in said("image", "ls")

@@ -62,6 +62,7 @@ SECTIONS = {
     },
     "This machine": {
         "doctor": "Find what keeps sandboxes from running here.",
+        "du": "Show what everything uses on the disk.",
         "gc": "Show and remove what a crash left behind.",
         "stop": "Suspend everything and stop the supervisor.",
         "completion": "Print the completion script of a shell.",

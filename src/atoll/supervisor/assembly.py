@@ -63,6 +63,7 @@ from atoll.supervisor.storage.template_registry import TemplateRegistry
 from atoll.supervisor.storage.trash import Trash
 from atoll.supervisor.storage.verify import Verification
 from atoll.supervisor.storage.volumes import Volumes
+from atoll.supervisor.tenants.disk_sizes import DiskSizes
 from atoll.supervisor.tenants.disk_usage import TeamDiskUsage
 from atoll.supervisor.tenants.keys import Keys
 from atoll.supervisor.tenants.proxy_passwords import ProxyPasswords
@@ -226,11 +227,11 @@ class Tenants:
         self.secrets = Secrets(state.database, home.secrets, source, unix_s)
         self.proxy_passwords = ProxyPasswords(self.secrets.vault)
         self.image_release = ImageRelease(storage.images, machines.pool)
+        self.disk_sizes = DiskSizes(state.registry, storage.volumes, state.paths, rooms.layers)
         disks = TeamDiskUsage(
             state.registry,
             storage.volumes,
-            state.paths,
-            rooms.layers,
+            self.disk_sizes,
             state.tasks,
             image_trees=storage.images.trees_for,
         )

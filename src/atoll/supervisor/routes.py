@@ -10,6 +10,7 @@ from atoll.supervisor.api.builds import build_routes
 from atoll.supervisor.api.changes import Changes, change_routes
 from atoll.supervisor.api.egress import egress_routes
 from atoll.supervisor.api.forks import fork_routes
+from atoll.supervisor.api.housekeeping import housekeeping_routes
 from atoll.supervisor.api.images import image_routes
 from atoll.supervisor.api.keys import key_routes
 from atoll.supervisor.api.leftovers import leftover_routes
@@ -110,6 +111,7 @@ def _stored_routes(system: System) -> list[Route]:
         *volume_routes(volumes=system.volumes, quotas=quotas, tasks=tasks),
         *volume_file_routes(volumes=system.volumes, quotas=quotas, keeper=system.keeper, tasks=tasks),
         *leftover_routes(leftovers=system.leftovers, tasks=tasks),
+        *housekeeping_routes(reports=system.disk_reports, teams=system.teams),
     ]
 
 

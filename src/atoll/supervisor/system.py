@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 
-from atoll.host import Home
+from atoll.host import Home, disk_usage
 from atoll.supervisor.assembly import Machines, Rooms, State, Steps, Storage, Tenants
 from atoll.supervisor.dialing.socket import Dialling, DialSocket
 from atoll.supervisor.idle import Keeper
@@ -39,7 +40,9 @@ from atoll.supervisor.recovery.reconcile import Reconcile
 from atoll.supervisor.recovery.row_repair import RowRepair
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.state.clock import Clock
+from atoll.supervisor.storage.images import kept_images
 from atoll.supervisor.templates.operations import Templates
+from atoll.supervisor.tenants.disk_report import DiskReports
 
 _FINISH_S = 60.0
 _log = logging.getLogger(__name__)
@@ -99,6 +102,7 @@ class System:
         )
         self._serve(state, storage, machines, tenants, steps)
         self._watch(rooms, state, storage, machines)
+        self._keep_house(rooms, storage, tenants)
 
     def _serve(
         self, state: State, storage: Storage, machines: Machines, tenants: Tenants, steps: Steps
@@ -185,6 +189,18 @@ class System:
             registry=self.registry, wakes=self.wakes, tasks=self.tasks, boot_s=state.clock.boot_s
         )
         self.keeper = Keeper(self.settings.idle_exit_s, self._look)
+
+    def _keep_house(self, rooms: Rooms, storage: Storage, tenants: Tenants) -> None:
+        """Make what keeps the home's disk in order."""
+        self.disk_reports = DiskReports(
+            registry=self.registry,
+            volumes=self.volumes,
+            images=partial(kept_images, rooms.images),
+            templates=storage.templates,
+            sizes=tenants.disk_sizes,
+            leftovers=self.leftovers.find,
+            disk=partial(disk_usage, self.home.path),
+        )
 
     def _make_reconcile(self, rooms: Rooms, state: State, storage: Storage, machines: Machines) -> Reconcile:
         """Make what recovers the sandboxes at the start."""

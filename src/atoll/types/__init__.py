@@ -2,6 +2,7 @@
 
 from atoll.types.code import CodeContext, CodeException, CodeOutput, CodeResult, CodeVariable
 from atoll.types.decoding import converted, from_json, msgpack_reader
+from atoll.types.disk import DiskReport, DiskUse
 from atoll.types.egress import (
     HOST_NAME,
     PASSWORD_MASK,
@@ -117,6 +118,8 @@ __all__ = [
     "CopyStep",
     "DEFAULT_TAG",
     "Damage",
+    "DiskReport",
+    "DiskUse",
     "EgressDecision",
     "EgressPolicy",
     "EgressVerdict",

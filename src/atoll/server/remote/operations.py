@@ -208,6 +208,7 @@ OPERATIONS: tuple[Operation, ...] = (
         ("path", "parents", "replace", "mode", "uid", "gid"),
         streamed=True,
     ),
+    Operation("GET", "/v1/disk", (_team,)),
     Operation("GET", "/v1/templates", (_team,)),
     Operation("GET", "/v1/templates/{ref}", (_team,)),
     Operation("GET", "/v1/resolved", (_team,), ("ref",)),

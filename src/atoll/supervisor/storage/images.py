@@ -48,6 +48,14 @@ class ImageFacts(msgspec.Struct, frozen=True):
         return "".join(pem for pem in (self.authority, self.ca_pem if host else None) if pem) or None
 
 
+def kept_images(images: Images, in_use: Collection[str]) -> dict[str, Image]:
+    """The images that have a name or are among the digests ``in_use``, by digest."""
+    digests = {info.digest for info in images.list()}
+    digests |= {digest for digest in in_use if digest.startswith("sha256-")}
+    found = {digest: images.get(digest) for digest in sorted(digests)}
+    return {digest: image for digest, image in found.items() if image is not None}
+
+
 class SupervisorImages:
     """Provides the home's images.
 

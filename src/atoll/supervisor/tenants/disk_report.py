@@ -1,0 +1,183 @@
+"""Reports what each sandbox, snapshot, image, template, volume and team uses on the disk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from atoll.supervisor.state.references import digests_in_use
+from atoll.supervisor.tenants.disk_sizes import DiskParts
+from atoll.types import DiskReport, DiskUse
+
+if TYPE_CHECKING:
+    from atoll.host import DiskUsage
+    from atoll.images import Image
+    from atoll.protocol import Leftover
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.storage.template_registry import TemplateRegistry
+    from atoll.supervisor.storage.volumes import Volumes
+    from atoll.supervisor.tenants.disk_sizes import DiskSizes
+
+
+class Used(NamedTuple):
+    """Who uses what: ``parts`` are the names of parts, each of which several may use."""
+
+    kind: Literal["sandbox", "snapshot", "image", "template", "volume"]
+    id: str
+    name: str | None
+    team: str | None
+    parts: frozenset[str]
+
+
+def shares(users: Sequence[Used], sizes: Mapping[str, int]) -> list[DiskUse]:
+    """What each user uses alone, and what others use too. The largest comes first."""
+    count = Counter(part for user in users for part in user.parts)
+    found = []
+    for user in users:
+        own = sum(sizes[part] for part in user.parts if count[part] == 1)
+        whole = sum(sizes[part] for part in user.parts)
+        found.append(
+            DiskUse(
+                kind=user.kind,
+                id=user.id,
+                name=user.name,
+                team=user.team,
+                own_bytes=own,
+                shared_bytes=whole - own,
+            )
+        )
+    return sorted(found, key=lambda use: (-use.own_bytes, -use.shared_bytes, use.kind, use.id))
+
+
+def team_shares(users: Iterable[Used], sizes: Mapping[str, int]) -> list[DiskUse]:
+    """What each team uses alone, and what other teams use too."""
+    parts: dict[str | None, frozenset[str]] = {}
+    for user in users:
+        parts[user.team] = parts.get(user.team, frozenset()) | user.parts
+    count = Counter(part for used in parts.values() for part in used)
+    found = []
+    for team, used in parts.items():
+        own = sum(sizes[part] for part in used if count[part] == 1)
+        whole = sum(sizes[part] for part in used)
+        found.append(DiskUse(kind="team", id=team or "", team=team, own_bytes=own, shared_bytes=whole - own))
+    return sorted(found, key=lambda use: (-use.own_bytes, use.id))
+
+
+class DiskReports:
+    """Makes reports, one at a time: they read every directory that has changed.
+
+    Args:
+        registry: The sandboxes and snapshots.
+        volumes: The volumes.
+        images: Returns the images that have a name, and those with the digests that it is given.
+        templates: The templates, which own the snapshots of their builds.
+        sizes: Measures all of them.
+        leftovers: Finds what nothing owns.
+        disk: Returns the size and the free space of the home's file system.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        volumes: Volumes,
+        images: Callable[[Collection[str]], dict[str, Image]],
+        templates: TemplateRegistry,
+        sizes: DiskSizes,
+        leftovers: Callable[[], Awaitable[list[Leftover]]],
+        disk: Callable[[], DiskUsage],
+    ) -> None:
+        self._registry = registry
+        self._volumes = volumes
+        self._images = images
+        self._templates = templates
+        self._sizes = sizes
+        self._leftovers = leftovers
+        self._disk = disk
+        self._turn = asyncio.Lock()
+
+    async def make(self, team: str | None = None) -> DiskReport:
+        """Measure what is used now, and report it.
+
+        Args:
+            team: Report only what this team has, as if there was nothing else. None reports everything.
+        """
+        async with self._turn:
+            images = await asyncio.to_thread(self._images, digests_in_use(self._registry))
+            if team is not None:
+                images = {digest: image for digest, image in images.items() if image.info.pulled_for == team}
+            await self._sizes.measure(self._measurable(team, images))
+            left = sum(one.size_bytes for one in await self._leftovers()) if team is None else None
+            disk = await asyncio.to_thread(self._disk) if team is None else None
+        # What has come into being meanwhile is not measured yet, so it counts as nothing.
+        users = self._users(team, images)
+        memories = {row.snapshot_id: row.memory_bytes for row in self._registry.snapshots()}
+        sizes = {part: self._size(part, memories) for user in users for part in user.parts}
+        return DiskReport(
+            uses=shares(users, sizes),
+            teams=team_shares(users, sizes),
+            total_bytes=sum(sizes.values()),
+            leftover_bytes=left,
+            free_bytes=disk.free if disk else None,
+            disk_bytes=disk.total if disk else None,
+        )
+
+    def _measurable(self, team: str | None, images: Mapping[str, Image]) -> DiskParts:
+        sandboxes = [one for one in self._registry.sandboxes() if team in (None, one.row.team)]
+        layers = {id_ for one in sandboxes for id_ in one.row.stack}
+        layers |= {id_ for row in self._registry.snapshots() if team in (None, row.team) for id_ in row.stack}
+        volumes = [row.volume_id for row in self._volumes.list(team)]
+        return DiskParts(
+            changing=self._sizes.changing(sandboxes, volumes),
+            layers=frozenset(layers),
+            trees=frozenset(lower for image in images.values() for lower in image.lowers),
+        )
+
+    def _users(self, team: str | None, images: Mapping[str, Image]) -> list[Used]:
+        found: list[Used] = []
+        for row in (one.row for one in self._registry.sandboxes()):
+            parts = {f"changing:{row.sandbox_id}", *(f"layer:{layer_id}" for layer_id in row.stack)}
+            found.append(Used("sandbox", row.sandbox_id, row.name, row.team, frozenset(parts)))
+        built = {
+            build.snapshot_id: template
+            for template in self._templates.all()
+            for build in template.builds
+            if build.snapshot_id is not None
+        }
+        templates: dict[str, frozenset[str]] = {}
+        for snapshot in self._registry.snapshots():
+            used = frozenset(
+                {f"memory:{snapshot.snapshot_id}", *(f"layer:{layer_id}" for layer_id in snapshot.stack)}
+            )
+            if owner := built.get(snapshot.snapshot_id):
+                templates[owner.template_id] = templates.get(owner.template_id, frozenset()) | used
+            else:
+                found.append(Used("snapshot", snapshot.snapshot_id, snapshot.name, snapshot.team, used))
+        for one in self._templates.all():
+            used = templates.get(one.template_id, frozenset())
+            found.append(Used("template", one.template_id, one.name, one.team, used))
+        for volume in self._volumes.list():
+            own = frozenset({f"changing:{volume.volume_id}"})
+            found.append(Used("volume", volume.volume_id, volume.name, volume.team, own))
+        for digest, image in images.items():
+            trees = frozenset(f"tree:{lower}" for lower in image.lowers)
+            found.append(Used("image", digest, image.info.name, image.info.pulled_for, trees))
+        if team is None:
+            return found
+        foreign = {f"layer:{layer_id}" for layer_id in self._brought_to(team)}
+        return [user._replace(parts=user.parts - foreign) for user in found if user.team == team]
+
+    def _brought_to(self, team: str) -> set[str]:
+        """The layers that other teams' snapshots brought, which count towards no quota of this one."""
+        return {id_ for row in self._registry.snapshots() if row.team != team for id_ in row.stack}
+
+    def _size(self, part: str, memories: Mapping[str, int]) -> int:
+        kind, _, name = part.partition(":")
+        if kind == "memory":
+            return memories[name]
+        if kind == "layer":
+            return self._sizes.of_layer(name)
+        return self._sizes.of_tree(Path(name)) if kind == "tree" else self._sizes.of(name)
