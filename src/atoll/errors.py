@@ -21,7 +21,8 @@ AtollError                    base: .code .hint .sandbox_id .retryable
 ├─ InUseError                 something else still needs it
 ├─ StateError                 the sandbox's state does not allow it
 │  ├─ AsleepError             it sleeps, and only `resume` wakes it
-│  └─ UnpluggedError          it is cut off and frozen until `replug`
+│  ├─ UnpluggedError          it is cut off and frozen until `replug`
+│  └─ DrainingError           the home is drained: nothing starts or wakes until `atoll undrain`
 ├─ SandboxCrashedError        its processes died; the next use does what `on_crash` says
 ├─ ExecTimeoutError           TimeoutError: the program ran past its timeout and was killed
 ├─ ExecFailedError            `check`: the exit code is not 0
@@ -237,6 +238,13 @@ class UnpluggedError(StateError):
     """The sandbox is unplugged: without a network and frozen, and no use wakes it. `replug` undoes that."""
 
     code = "unplugged"
+
+
+class DrainingError(StateError):
+    """The home is drained, as before a reboot: no sandbox starts or wakes until that is over."""
+
+    code = "draining"
+    retryable = True
 
 
 class SandboxCrashedError(AtollError):

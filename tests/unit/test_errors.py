@@ -70,6 +70,7 @@ def test_an_error_says_whether_to_try_again() -> None:
     hopeful = {kind.__name__ for kind in EVERY if kind.retryable}
     assert hopeful == {
         "DeadlineError",
+        "DrainingError",
         "EdgeError",
         "InUseError",
         "QuotaError",

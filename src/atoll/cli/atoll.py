@@ -64,6 +64,8 @@ SECTIONS = {
         "doctor": "Find what keeps sandboxes from running here.",
         "du": "Show what everything uses on the disk.",
         "gc": "Show and remove what a crash left behind.",
+        "drain": "Put everything to sleep before a reboot.",
+        "undrain": "Wake after a reboot what ran before.",
         "stop": "Suspend everything and stop the supervisor.",
         "completion": "Print the completion script of a shell.",
     },

@@ -101,6 +101,11 @@ class Home:
         return self.path / "volumes"
 
     @property
+    def drain(self) -> Path:
+        """The record of a drain that is not over."""
+        return self.path / "drain.json"
+
+    @property
     def authority(self) -> Path:
         """The certificate that every sandbox trusts, with its key."""
         return self.path / "authority.pem"

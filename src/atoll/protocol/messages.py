@@ -12,7 +12,7 @@ from typing import Literal, NoReturn
 import msgspec
 
 from atoll.errors import AtollError, InternalError, NoSpaceError, from_wire
-from atoll.types import EgressDecision, EgressPolicy, Lifecycle, Limits, Progress, Quotas
+from atoll.types import EgressDecision, EgressPolicy, Lifecycle, Limits, Progress, Quotas, check_number
 
 PROTOCOL_VERSION = 1
 # A token that a client chooses for a request that makes sandboxes. `DELETE /v1/requests/TOKEN` says that the
@@ -58,6 +58,22 @@ class SuspendedAll(msgspec.Struct, frozen=True, kw_only=True):
 
     suspended: list[str]
     failed: dict[str, str]
+
+
+class DrainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/drain``. ``timeout_s`` bounds the wait; None waits for ever."""
+
+    timeout_s: float | None = None
+
+    def check(self) -> DrainRequest:
+        """Return this request if it is valid.
+
+        Raises:
+            InvalidSpecError: The time is not positive.
+        """
+        if self.timeout_s is not None:
+            check_number("timeout_s", self.timeout_s, least=0.001, hint="give seconds")
+        return self
 
 
 class UnplugRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

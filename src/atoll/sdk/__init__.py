@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from atoll.sdk._async.code import AsyncCode
     from atoll.sdk._async.egress import AsyncEgress
     from atoll.sdk._async.files import AsyncFiles
+    from atoll.sdk._async.housekeeping import AsyncHousekeeping
     from atoll.sdk._async.images import AsyncImages
     from atoll.sdk._async.keys import AsyncKeys
     from atoll.sdk._async.login import AsyncLogin
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from atoll.sdk._sync.code import Code
     from atoll.sdk._sync.egress import Egress
     from atoll.sdk._sync.files import Files
+    from atoll.sdk._sync.housekeeping import Housekeeping
     from atoll.sdk._sync.images import Images
     from atoll.sdk._sync.keys import Keys
     from atoll.sdk._sync.login import Login
@@ -49,6 +51,7 @@ __all__ = [
     "AsyncEgress",
     "AsyncFiles",
     "AsyncForward",
+    "AsyncHousekeeping",
     "AsyncImages",
     "AsyncKeys",
     "AsyncLogin",
@@ -68,6 +71,7 @@ __all__ = [
     "Egress",
     "Files",
     "Forward",
+    "Housekeeping",
     "Images",
     "Keys",
     "Login",

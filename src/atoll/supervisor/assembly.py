@@ -41,6 +41,7 @@ from atoll.supervisor.state.alarms import Alarms
 from atoll.supervisor.state.clock import Clock
 from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.decisions import DecisionLog
+from atoll.supervisor.state.drain_gate import DrainGate
 from atoll.supervisor.state.journal import Journal
 from atoll.supervisor.state.leases import Leases, LeaseTable
 from atoll.supervisor.state.operation_log import Operations
@@ -133,6 +134,7 @@ class State:
         self.registry = Registry(self.database, self.leases, self.due, self.journal)
         self.decisions = DecisionLog(self.paths.decisions, self.journal)
         self.alarms = Alarms()
+        self.drain_gate = DrainGate(home.drain)
         self.unplug_marks = UnplugMarks(self.paths.unplug_mark)
         self.operations = Operations(self.database, self.journal, clock.unix_s)
 

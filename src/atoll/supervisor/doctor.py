@@ -23,6 +23,7 @@ from atoll.images import Images, ready_base
 from atoll.protocol import DoctorReport, Finding
 from atoll.supervisor.machines.enforcement import Means, holding
 from atoll.supervisor.machines.limits import KEEP_FREE_PERCENT, default_limits, disk_room
+from atoll.supervisor.state.drain_gate import DrainGate
 
 GIB = 1 << 30
 _LITTLE_ROOM_BYTES = 2 * GIB
@@ -54,6 +55,7 @@ def examine(home: Home) -> DoctorReport:
             programs_finding(),
             image_finding(home, lacks_ids=lacks_ids),
             database_finding(home),
+            drain_finding(home),
         ]
     )
 
@@ -103,6 +105,20 @@ def database_finding(home: Home) -> Finding:
         level="warning",
         message="the database was damaged; atoll restored sandboxes and snapshots from their copies",
         remedy=f"compare `atoll ls` and `atoll snapshot ls` with what you expect, check the disk, then remove {aside}",
+    )
+
+
+def drain_finding(home: Home) -> Finding:
+    """Whether the home is drained, so that nothing starts or wakes."""
+    gate = DrainGate(home.drain)
+    gate.load()
+    if not gate.is_closed:
+        return Finding(name="drain", level="ok", message="sandboxes may start and wake")
+    return Finding(
+        name="drain",
+        level="warning",
+        message="this home is drained: no sandbox starts or wakes",
+        remedy="atoll undrain",
     )
 
 

@@ -112,6 +112,7 @@ class Awakenings:
             restores=self.restores,
             starts=self.starts,
             power_off=sleeps.power_off,
+            gate=state.drain_gate,
             crash_recovery=CrashRecovery(
                 registry=state.registry,
                 paths=state.paths,
@@ -300,6 +301,7 @@ def make_creation(
         egress=steps.egress,
         volumes=storage.volumes,
         templates=storage.templates,
+        gate=state.drain_gate,
         of_image=ImageCreation(
             registry=state.registry,
             operations=state.operations,

@@ -78,6 +78,7 @@ def _sandbox_routes(system: System) -> list[Route]:
             defaults=system.defaults,
             leases=system.leases,
             rollback=system.rollback,
+            gate=system.drain_gate,
         ),
         *service_routes(registry=registry, services=system.services, tasks=tasks),
         *fork_routes(
@@ -86,6 +87,7 @@ def _sandbox_routes(system: System) -> list[Route]:
             promotions=system.promotions,
             diffs=system.diffs,
             callers=callers,
+            gate=system.drain_gate,
             tasks=tasks,
         ),
         *request_routes(callers=callers, tasks=tasks),
@@ -111,7 +113,9 @@ def _stored_routes(system: System) -> list[Route]:
         *volume_routes(volumes=system.volumes, quotas=quotas, tasks=tasks),
         *volume_file_routes(volumes=system.volumes, quotas=quotas, keeper=system.keeper, tasks=tasks),
         *leftover_routes(leftovers=system.leftovers, tasks=tasks),
-        *housekeeping_routes(reports=system.disk_reports, teams=system.teams),
+        *housekeeping_routes(
+            reports=system.disk_reports, teams=system.teams, drains=system.drains, tasks=tasks
+        ),
     ]
 
 

@@ -12,6 +12,7 @@ from atoll.supervisor.dialing.socket import Dialling, DialSocket
 from atoll.supervisor.idle import Keeper
 from atoll.supervisor.lifecycle.callers import Callers
 from atoll.supervisor.lifecycle.defaults import Defaults
+from atoll.supervisor.lifecycle.drain import Drains
 from atoll.supervisor.lifecycle.image_requests import ImageRequests
 from atoll.supervisor.lifecycle.limits import LimitChanges
 from atoll.supervisor.lifecycle.services import Services
@@ -102,7 +103,7 @@ class System:
         )
         self._serve(state, storage, machines, tenants, steps)
         self._watch(rooms, state, storage, machines)
-        self._keep_house(rooms, storage, tenants)
+        self._keep_house(rooms, state, storage, tenants)
 
     def _serve(
         self, state: State, storage: Storage, machines: Machines, tenants: Tenants, steps: Steps
@@ -190,8 +191,18 @@ class System:
         )
         self.keeper = Keeper(self.settings.idle_exit_s, self._look)
 
-    def _keep_house(self, rooms: Rooms, storage: Storage, tenants: Tenants) -> None:
-        """Make what keeps the home's disk in order."""
+    def _keep_house(self, rooms: Rooms, state: State, storage: Storage, tenants: Tenants) -> None:
+        """Make what keeps the home in order."""
+        self.drain_gate = state.drain_gate
+        self.drains = Drains(
+            registry=self.registry,
+            gate=state.drain_gate,
+            suspends=self.suspends,
+            wakes=self.wakes,
+            tasks=self.tasks,
+            unix_s=state.clock.unix_s,
+            at_once=self.settings.restores_at_once,
+        )
         self.disk_reports = DiskReports(
             registry=self.registry,
             volumes=self.volumes,
@@ -234,6 +245,7 @@ class System:
 
     async def start(self) -> None:
         """Open the database, adopt what still runs, and accept clients on the dial socket."""
+        await asyncio.to_thread(self.drain_gate.load)
         await self.database.open()
         await self.teams.load()
         await self.keys.load()
@@ -257,6 +269,7 @@ class System:
         self.dial_socket.start()
         self.tasks.watch(self._state.journal.keep_small(self._running_ids))
         self.tasks.watch(self.templates.tend())
+        self.drains.go_on()
         self.tasks.watch(self.schedules.run())
         self.tasks.watch(self.automatic_snapshots.run())
         self.tasks.watch(self.recoveries.run())

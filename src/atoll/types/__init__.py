@@ -3,6 +3,7 @@
 from atoll.types.code import CodeContext, CodeException, CodeOutput, CodeResult, CodeVariable
 from atoll.types.decoding import converted, from_json, msgpack_reader
 from atoll.types.disk import DiskReport, DiskUse
+from atoll.types.drain import DrainInfo, DrainReport, UndrainReport
 from atoll.types.egress import (
     HOST_NAME,
     PASSWORD_MASK,
@@ -120,6 +121,8 @@ __all__ = [
     "Damage",
     "DiskReport",
     "DiskUse",
+    "DrainInfo",
+    "DrainReport",
     "EgressDecision",
     "EgressPolicy",
     "EgressVerdict",
@@ -194,6 +197,7 @@ __all__ = [
     "TemplateInfo",
     "TemplateSpec",
     "TerminalSize",
+    "UndrainReport",
     "Unplugged",
     "UserStep",
     "VerifiedPart",

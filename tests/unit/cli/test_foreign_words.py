@@ -102,9 +102,9 @@ def test_stop_with_a_name_says_what_ends_one_sandbox(capsys: pytest.CaptureFixtu
     assert "`atoll suspend NAME` puts one sandbox to sleep, `atoll kill NAME` ends it" in message
 
 
-def test_timeout_means_the_end_of_a_program_or_a_build_and_never_of_a_lease() -> None:
+def test_timeout_bounds_a_program_a_build_or_a_drain_and_never_a_lease() -> None:
     having = {path for path in every_path() if "--timeout" in options_of(path)}
-    assert having == {"run", "exec", "template build"}
+    assert having == {"run", "exec", "template build", "drain"}
     leased = {path for path in every_path() if "--lease" in options_of(path)}
     assert leased == {"run", "create", "resume", "team create", "team set"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from atoll import DiskReport, DiskUse, Supervisor
+from atoll import DiskReport, DiskUse, Housekeeping
 from atoll.cli.lazy import Command
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
@@ -26,7 +26,7 @@ def command(team: str | None, as_json: bool) -> None:
       atoll du
       atoll du --team agents
     """
-    report = Supervisor.disk_use(team)
+    report = Housekeeping.disk_use(team)
     if as_json:
         show_json(report)
         return

@@ -21,9 +21,8 @@ from atoll.protocol import (
 from atoll.sdk import _spawn
 from atoll.sdk._async.http import AsyncAnswer, Upload
 from atoll.sdk._async.link import LONG_S, AsyncLink
-from atoll.sdk._async.link import ref as quoted
 from atoll.sdk._io_async import in_thread
-from atoll.types import DiskReport, check_number, check_text
+from atoll.types import check_number, check_text
 
 _Value = TypeVar("_Value")
 
@@ -173,23 +172,6 @@ class AsyncSupervisor:
         """
         link = AsyncLink(may_start=False)
         return await in_thread(_spawn.doctor, link.home)
-
-    @staticmethod
-    async def disk_use(team: str | None = None) -> DiskReport:
-        """Measure what each sandbox, snapshot, image, template, volume and team uses on the disk.
-
-        What has not changed since the last time is not measured again. With a server, this reports what the
-        key's team has.
-
-        Args:
-            team: Report only what this team has. None reports everything.
-
-        Raises:
-            TeamNotFoundError: There is no such team.
-        """
-        query = "" if team is None else f"?team={quoted(team)}"
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", f"/v1/disk{query}", DiskReport, timeout_s=LONG_S)
 
     @staticmethod
     async def leftovers() -> list[Leftover]:

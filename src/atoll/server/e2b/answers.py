@@ -22,6 +22,7 @@ _STATUS: dict[type[AtollError], int] = {
     errors.NotFoundError: 404,
     errors.NameTakenError: 409,
     errors.InUseError: 409,
+    errors.DrainingError: 503,
     errors.StateError: 409,
     # not 409: to a client that pauses, 409 would mean that the sandbox already sleeps
     errors.SandboxCrashedError: 410,

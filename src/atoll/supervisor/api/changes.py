@@ -16,6 +16,7 @@ from atoll.supervisor.lifecycle.info import info_of
 from atoll.supervisor.lifecycle.limits import LimitChanges
 from atoll.supervisor.lifecycle.rollback import Rollback
 from atoll.supervisor.monitors.lease_expiry import LeaseExpiry
+from atoll.supervisor.state.drain_gate import DrainGate
 from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.tasks import Tasks
@@ -57,7 +58,13 @@ class Changes:
 
 
 def change_routes(
-    *, changes: Changes, limits: LimitChanges, defaults: Defaults, leases: LeaseExpiry, rollback: Rollback
+    *,
+    changes: Changes,
+    limits: LimitChanges,
+    defaults: Defaults,
+    leases: LeaseExpiry,
+    rollback: Rollback,
+    gate: DrainGate,
 ) -> list[Route]:
     """The routes that change what a sandbox may do, how its programs start, its lease, and what it is."""
 
@@ -74,7 +81,8 @@ def change_routes(
         await leases.set_timeout(sandbox, wanted.timeout_s, extend_only=wanted.extend_only)
 
     async def roll_back(sandbox: Sandbox, wanted: RollbackRequest, _: Report) -> None:
-        await rollback.roll_back(sandbox, wanted.snapshot)
+        with gate.passing():
+            await rollback.roll_back(sandbox, wanted.snapshot)
 
     return [
         changes.route("limits", LimitsRequest, set_limits),

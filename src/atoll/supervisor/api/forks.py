@@ -14,6 +14,7 @@ from atoll.supervisor.lifecycle.diff import Diffs
 from atoll.supervisor.lifecycle.fork import Forks
 from atoll.supervisor.lifecycle.progress import told_if_slow
 from atoll.supervisor.lifecycle.promote import Promotions
+from atoll.supervisor.state.drain_gate import DrainGate
 from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.state.tasks import Tasks
 from atoll.types import Progress, SandboxInfo
@@ -26,6 +27,7 @@ def fork_routes(
     promotions: Promotions,
     diffs: Diffs,
     callers: Callers,
+    gate: DrainGate,
     tasks: Tasks,
 ) -> list[Route]:
     """``fork``, ``diff`` and ``promote`` under ``/v1/sandboxes/REF``."""
@@ -36,10 +38,13 @@ def fork_routes(
         caller = caller_of(request, callers)
 
         async def work(_: Report) -> list[SandboxInfo]:
-            async with callers.waiting(caller):
-                copies = await forks.fork(sandbox, wanted.count, wanted.lifecycle, caller, names=wanted.names)
-                caller.made = [copy.sandbox_id for copy in copies]
-                return copies
+            with gate.passing():
+                async with callers.waiting(caller):
+                    copies = await forks.fork(
+                        sandbox, wanted.count, wanted.lifecycle, caller, names=wanted.names
+                    )
+                    caller.made = [copy.sandbox_id for copy in copies]
+                    return copies
 
         return await answer(request, tasks, work)
 
@@ -59,8 +64,9 @@ def fork_routes(
         winner = registry.sandbox(wanted.winner)
 
         async def work(report: Report) -> object:
-            async with told_if_slow(report, lambda: Progress(step="promoting")):
-                return await promotions.promote(original, winner, wanted.name)
+            with gate.passing():
+                async with told_if_slow(report, lambda: Progress(step="promoting")):
+                    return await promotions.promote(original, winner, wanted.name)
 
         return await answer(request, tasks, work)
 

@@ -6,13 +6,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from atoll.supervisor.api.reply import json_answer
+from atoll.protocol import DrainRequest
+from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
+from atoll.supervisor.lifecycle.drain import Drains
+from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.tenants.disk_report import DiskReports
 from atoll.supervisor.tenants.teams import Teams
 
 
-def housekeeping_routes(*, reports: DiskReports, teams: Teams) -> list[Route]:
-    """``/v1/disk``."""
+def housekeeping_routes(*, reports: DiskReports, teams: Teams, drains: Drains, tasks: Tasks) -> list[Route]:
+    """``/v1/disk`` and ``/v1/drain``."""
 
     async def disk(request: Request) -> Response:
         team = request.query_params.get("team")
@@ -20,4 +23,26 @@ def housekeeping_routes(*, reports: DiskReports, teams: Teams) -> list[Route]:
             teams.get(team)
         return json_answer(await reports.make(team))
 
-    return [Route("/v1/disk", disk)]
+    async def drain(request: Request) -> Response:
+        wanted = (await read_body(request, DrainRequest)).check()
+
+        async def work(report: Report) -> object:
+            return await drains.drain(wanted.timeout_s, report)
+
+        return await answer(request, tasks, work)
+
+    async def drained(_: Request) -> Response:
+        return json_answer(drains.info())
+
+    async def undrain(request: Request) -> Response:
+        async def work(report: Report) -> object:
+            return await drains.end(report)
+
+        return await answer(request, tasks, work)
+
+    return [
+        Route("/v1/disk", disk),
+        Route("/v1/drain", drain, methods=["POST"]),
+        Route("/v1/drain", drained),
+        Route("/v1/drain", undrain, methods=["DELETE"]),
+    ]

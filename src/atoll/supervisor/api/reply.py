@@ -29,6 +29,7 @@ _STATUS: tuple[tuple[type[AtollError], int], ...] = (
     (errors.NotFoundError, 404),
     (errors.NameTakenError, 409),
     (errors.InUseError, 409),
+    (errors.DrainingError, 503),
     (errors.StateError, 409),
     (errors.FileMissingError, 404),
     (errors.FileTakenError, 409),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.create_of_image import ImageCreation
     from atoll.supervisor.lifecycle.create_of_snapshot import SnapshotCreation
     from atoll.supervisor.lifecycle.egress_control import EgressControl
+    from atoll.supervisor.state.drain_gate import DrainGate
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.storage.template_registry import TemplateRegistry
@@ -33,6 +34,7 @@ class Creation:
         egress: Knows which policies can be enforced.
         volumes: The volumes.
         templates: Resolves templates to images or snapshots.
+        gate: Refuses to make any while the home is drained.
         of_image: Makes sandboxes of images.
         of_snapshot: Makes sandboxes of snapshots.
     """
@@ -45,6 +47,7 @@ class Creation:
         egress: EgressControl,
         volumes: Volumes,
         templates: TemplateRegistry,
+        gate: DrainGate,
         of_image: ImageCreation,
         of_snapshot: SnapshotCreation,
     ) -> None:
@@ -53,6 +56,7 @@ class Creation:
         self._egress = egress
         self._volumes = volumes
         self._templates = templates
+        self._gate = gate
         self._of_image = of_image
         self._of_snapshot = of_snapshot
 
@@ -74,11 +78,13 @@ class Creation:
             UnsupportedError: This host cannot enforce one of the limits.
             TeamNotFoundError: There is no such team.
             QuotaError: The quota of its team does not allow the sandbox.
+            DrainingError: The home is drained.
 
         Postcondition: on any exception nothing of the sandbox is left.
         """
         caller = caller or Caller()
         caller.check()
+        self._gate.check()
         idempotency = idempotency_of(spec)
         spec = self._resolved(spec)
         check_spec(spec)
@@ -91,7 +97,7 @@ class Creation:
             spec = msgspec.structs.replace(spec, network=network)
         volumes = self._volumes_of(spec)
         held = self._registry.pins.during(*volumes.values())
-        with self._registry.reserve_sandbox_name(spec.name), held:
+        with self._gate.passing(), self._registry.reserve_sandbox_name(spec.name), held:
             if spec.from_snapshot is not None:
                 return await self._of_snapshot.create(spec, spec.from_snapshot, volumes, idempotency)
             return await self._of_image.create(spec, volumes, progress, caller, idempotency)

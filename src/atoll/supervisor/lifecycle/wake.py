@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.restore import Restores
     from atoll.supervisor.lifecycle.start import Starts
     from atoll.supervisor.lifecycle.stop import PowerOff
-    from atoll.supervisor.state.leases import Leases
+    from atoll.supervisor.state.drain_gate import DrainGate
+    from atoll.supervisor.state.leases import Columns, Leases
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.tenants.quotas import TeamQuotas
@@ -35,6 +36,7 @@ class Wakes:
         starts: Boots sandboxes from their disks.
         power_off: Drops the memory of sandboxes.
         crash_recovery: Recovers crashed sandboxes.
+        gate: Refuses to wake any while the home is drained.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Wakes:
         starts: Starts,
         power_off: PowerOff,
         crash_recovery: CrashRecovery,
+        gate: DrainGate,
     ) -> None:
         self._registry = registry
         self._leases = leases
@@ -59,6 +62,7 @@ class Wakes:
         self._starts = starts
         self._power_off = power_off
         self._crash_recovery = crash_recovery
+        self._gate = gate
 
     async def use(self, sandbox: Sandbox) -> RunningMachine:
         """Make the sandbox run so that it can be used, whether it is paused, suspended or crashed.
@@ -66,6 +70,7 @@ class Wakes:
         Raises:
             AsleepError: The sandbox sleeps, and use does not wake it.
             UnpluggedError: The sandbox is unplugged.
+            DrainingError: It does not run, and the home is drained.
             QuotaError: The quota of its team allows no more running sandboxes.
             SandboxCrashedError: It crashed, and stays so until a user resumes it or rolls it back.
         """
@@ -99,6 +104,7 @@ class Wakes:
 
         Raises:
             UnpluggedError: The sandbox is unplugged.
+            DrainingError: It does not run, and the home is drained.
             UnsupportedError: The engine keeps the disk in the memory that was to be dropped.
             QuotaError: The quota of its team allows no more running sandboxes, or no lease of this length.
         """
@@ -129,21 +135,27 @@ class Wakes:
         running = sandbox.running
         if running is not None and running.gone.is_set():
             await self._crashes.crashed_locked(sandbox, running, crash_reason(sandbox.row, running))
-        row = sandbox.row
-        columns = self._leases.woken(row, length_s)
-        if row.state == "paused":
-            await self._pauses.thaw(sandbox, columns)
-        elif row.state in ("suspended", "crashed"):
-            with self._quotas.running(row):
-                if row.state == "crashed":
-                    await self._crash_recovery.revive(sandbox, columns, by_hand=by_hand, automatic=automatic)
-                elif row.has_memory and memory:
-                    await self._restores.restore(sandbox, columns)
-                else:
-                    if row.has_memory:
-                        await self._power_off.drop_memory(sandbox)
-                    await self._starts.boot(sandbox, columns)
+        columns = self._leases.woken(sandbox.row, length_s)
+        if sandbox.row.state == "paused":
+            with self._gate.passing():
+                await self._pauses.thaw(sandbox, columns)
+        elif sandbox.row.state in ("suspended", "crashed"):
+            with self._gate.passing(), self._quotas.running(sandbox.row):
+                await self._revive(sandbox, columns, by_hand=by_hand, automatic=automatic, memory=memory)
         return sandbox.require_running()
+
+    async def _revive(
+        self, sandbox: Sandbox, columns: Columns, *, by_hand: bool, automatic: bool, memory: bool
+    ) -> None:
+        row = sandbox.row
+        if row.state == "crashed":
+            await self._crash_recovery.revive(sandbox, columns, by_hand=by_hand, automatic=automatic)
+        elif row.has_memory and memory:
+            await self._restores.restore(sandbox, columns)
+        else:
+            if row.has_memory:
+                await self._power_off.drop_memory(sandbox)
+            await self._starts.boot(sandbox, columns)
 
 
 def waits_for_recovery(sandbox: Sandbox) -> bool:

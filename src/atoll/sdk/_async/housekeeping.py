@@ -1,0 +1,75 @@
+"""What keeps a home in order: its disk, and its sandboxes over a reboot of the host."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from atoll.protocol import DrainRequest
+from atoll.sdk._async.link import LONG_S, AsyncLink, ignored, ref
+from atoll.types import DiskReport, DrainInfo, DrainReport, Progress, UndrainReport
+
+
+class AsyncHousekeeping:
+    """Tells what uses a home's disk, and puts all its sandboxes to sleep before a reboot.
+
+    All but ``disk_use`` is for the machine with the sandboxes.
+    """
+
+    @staticmethod
+    async def disk_use(team: str | None = None) -> DiskReport:
+        """Measure what each sandbox, snapshot, image, template, volume and team uses on the disk.
+
+        What has not changed since the last time is not measured again. With a server, this reports what the
+        key's team has.
+
+        Args:
+            team: Report only what this team has. None reports everything.
+
+        Raises:
+            TeamNotFoundError: There is no such team.
+        """
+        query = "" if team is None else f"?team={ref(team)}"
+        with contextlib.closing(AsyncLink()) as link:
+            return await link.call("GET", f"/v1/disk{query}", DiskReport, timeout_s=LONG_S)
+
+    @staticmethod
+    async def drain(
+        *, timeout_s: float | None = None, on_progress: Callable[[Progress], Any] | None = None
+    ) -> DrainReport:
+        """Suspend all sandboxes, and let none start or wake until ``undrain``, also after a reboot.
+
+        Calls that would start or wake one raise DrainingError meanwhile. The drain goes on if this is cancelled.
+
+        Args:
+            timeout_s: Seconds to wait; those that do not sleep by then are reported as failed. None waits for
+                ever.
+            on_progress: Called with how many sleep.
+
+        Raises:
+            InvalidSpecError: The time is invalid.
+        """
+        body = DrainRequest(timeout_s=timeout_s).check()
+        with contextlib.closing(AsyncLink()) as link:
+            return await link.long_call(
+                "POST", "/v1/drain", DrainReport, body, on_progress=on_progress or ignored
+            )
+
+    @staticmethod
+    async def drained() -> DrainInfo:
+        """Return whether the home is drained, and which sandboxes will run again afterwards."""
+        with contextlib.closing(AsyncLink()) as link:
+            return await link.call("GET", "/v1/drain", DrainInfo)
+
+    @staticmethod
+    async def undrain(*, on_progress: Callable[[Progress], Any] | None = None) -> UndrainReport:
+        """End a drain: sandboxes start and wake again, and those that ran before run again.
+
+        Args:
+            on_progress: Called with how many run.
+        """
+        with contextlib.closing(AsyncLink()) as link:
+            return await link.long_call(
+                "DELETE", "/v1/drain", UndrainReport, on_progress=on_progress or ignored
+            )

@@ -1,0 +1,178 @@
+"""Puts all sandboxes of a home to sleep, as before a reboot, and wakes those that ran afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from atoll.errors import AtollError
+from atoll.types import DrainInfo, DrainReport, Progress, UndrainReport
+
+if TYPE_CHECKING:
+    from atoll.supervisor.lifecycle.suspend import Suspends
+    from atoll.supervisor.lifecycle.wake import Wakes
+    from atoll.supervisor.state.drain_gate import DrainGate
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.sandbox import Sandbox
+    from atoll.supervisor.state.tasks import Tasks
+
+Report = Callable[[Progress], None]
+# What is being made is waited for: it has passed the gate.
+_AWAKE = ("running", "paused")
+
+
+class Drains:
+    """Drains the home, and ends that.
+
+    Args:
+        registry: The sandboxes.
+        gate: Refuses what would make sandboxes run, and remembers which ran.
+        suspends: Puts them to sleep.
+        wakes: Wakes them.
+        tasks: Owner of the work, which goes on if the client leaves.
+        unix_s: Returns Unix seconds.
+        at_once: How many are suspended or woken at the same time.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        gate: DrainGate,
+        suspends: Suspends,
+        wakes: Wakes,
+        tasks: Tasks,
+        unix_s: Callable[[], float],
+        at_once: int,
+    ) -> None:
+        self._registry = registry
+        self._gate = gate
+        self._suspends = suspends
+        self._wakes = wakes
+        self._tasks = tasks
+        self._unix_s = unix_s
+        self._at_once = at_once
+        self._turn = asyncio.Lock()
+
+    def info(self) -> DrainInfo:
+        """Whether the home is drained, since when, and what will run again."""
+        record = self._gate.record
+        if record is None or record.ending:
+            return DrainInfo(drained=False)
+        return DrainInfo(drained=True, since=record.since, sandboxes=list(record.sandboxes))
+
+    async def drain(self, timeout_s: float | None, report: Report) -> DrainReport:
+        """Refuse all that would make a sandbox run, and suspend every sandbox that runs or is paused.
+
+        What is being made is waited for. One that fails does not keep the others, and runs on.
+
+        Args:
+            timeout_s: Seconds until this returns, with the rest reported as failed; None waits for ever.
+
+        Raises:
+            OSError: The drain could not be stored; then nothing was done.
+        """
+        async with self._turn:
+            await self._gate.close(self._unix_s())
+            pass_ = _Pass(report)
+            try:
+                async with asyncio.timeout(timeout_s):
+                    while await self._suspend_awake(pass_):
+                        await self._gate.wait_until_empty()
+            except TimeoutError:
+                for sandbox in self._awake(pass_):
+                    pass_.failed[sandbox.sandbox_id] = f"it was not asleep within {timeout_s:g} s"
+            info = self.info()
+            return DrainReport(
+                since=info.since, suspended=pass_.done, failed=pass_.failed, sandboxes=info.sandboxes
+            )
+
+    async def end(self, report: Report) -> UndrainReport:
+        """Let sandboxes start and wake again, and wake those that ran before the drain.
+
+        One that fails does not keep the others. Those that were killed, or run already, are left out.
+
+        Raises:
+            OSError: The end could not be stored; then nothing was done.
+        """
+        async with self._turn:
+            ids = set(await self._gate.open())
+            sleeping = [
+                one
+                for one in self._registry.sandboxes()
+                if one.sandbox_id in ids and one.row.state not in _AWAKE
+            ]
+            pass_ = _Pass(report)
+            pass_.expect(sleeping)
+            await self._each(sleeping, lambda one: self._wakes.resume(one, by_hand=False), pass_, "waking")
+            await self._gate.forget()
+            return UndrainReport(woken=pass_.done, failed=pass_.failed)
+
+    def go_on(self) -> None:
+        """Wake the rest of a drain that an earlier supervisor was ending."""
+        if self._gate.record is not None and self._gate.record.ending:
+            self._tasks.spawn(self.end(lambda _: None))
+
+    def _awake(self, pass_: _Pass) -> list[Sandbox]:
+        return [
+            one
+            for one in self._registry.sandboxes()
+            if (one.row.state in _AWAKE or one.row.relayering) and one.sandbox_id not in pass_.failed
+        ]
+
+    async def _suspend_awake(self, pass_: _Pass) -> bool:
+        """Suspend what is awake now. Returns whether there was anything, so that there may be more."""
+        awake = self._awake(pass_)
+        if not awake:
+            await self._gate.wait_until_empty()
+            awake = self._awake(pass_)
+        # First: what runs is known as long as it is awake.
+        await self._gate.remember(
+            one.sandbox_id for one in awake if one.row.state != "paused" and one.unplugged is None
+        )
+        pass_.expect(awake)
+        await self._each(awake, self._suspends.suspend, pass_, "suspending")
+        return bool(awake)
+
+    async def _each(
+        self,
+        sandboxes: list[Sandbox],
+        do: Callable[[Sandbox], object],
+        pass_: _Pass,
+        step: str,
+    ) -> None:
+        slots = asyncio.Semaphore(self._at_once)
+
+        async def one(sandbox: Sandbox) -> None:
+            async with slots:
+                pass_.tell(step)
+                try:
+                    await self._tasks.run(do(sandbox))  # type: ignore[arg-type]
+                    pass_.done.append(sandbox.sandbox_id)
+                except (AtollError, OSError) as error:
+                    pass_.failed[sandbox.sandbox_id] = str(error)
+                pass_.tell(step)
+
+        async with asyncio.TaskGroup() as group:
+            for sandbox in sandboxes:
+                group.create_task(one(sandbox))
+
+
+class _Pass:
+    """How far it has come."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._total: set[str] = set()
+        self.done: list[str] = []
+        self.failed: dict[str, str] = {}
+
+    def expect(self, sandboxes: list[Sandbox]) -> None:
+        """Count these too."""
+        self._total |= {one.sandbox_id for one in sandboxes}
+
+    def tell(self, step: str) -> None:
+        """Report how many are done."""
+        done = len(self.done) + len(self.failed)
+        self._report(Progress(step=step, done=done, total=len(self._total), unit="sandboxes"))
