@@ -149,10 +149,33 @@ def test_doctor_finds_this_machine_fit_and_gc_finds_nothing(play: str) -> None:
     assert json.loads(said("gc", "--json")) == []
 
 
+def test_fsck_finds_the_home_whole_and_reads_every_kind_of_part(play: str) -> None:
+    said("suspend", play)
+    report = json.loads(said("fsck", "--json"))
+    assert report["whole"] is True
+    mine = {part["kind"] for part in report["parts"] if play in (part["name"], *part["needed_by"])}
+    assert mine >= {"memory", "record"}
+    assert said("fsck", "--repair").splitlines()[-1].endswith(" 0 damaged")
+
+
+def test_drain_puts_everything_to_sleep_and_undrain_wakes_what_ran(play: str) -> None:
+    said("exec", play, "--", "sh", "-c", "sleep 3000000 & echo $! > drained")
+    ran = json.loads(said("info", play, "--json"))["sandbox_id"]
+    drained = json.loads(said("drain", "--timeout", "5m", "--json"))
+    assert (drained["failed"], ran in drained["sandboxes"]) == ({}, True)
+    refused = atoll("resume", play, "--json")
+    assert refused.returncode == 125
+    assert json.loads(refused.stderr)["error"]["code"] == "draining"
+    said("stop")
+    assert "drained since" in said("drain", "--status")
+    assert ran in json.loads(said("undrain", "--json"))["woken"]
+    assert said("exec", play, "--", "sh", "-c", "ps -o args= -p $(cat drained)") == "sleep 3000000"
+
+
 def test_du_tells_what_a_sandbox_has_written_and_what_is_left(play: str) -> None:
     said("exec", play, "--", "sh", "-c", "head -c 3000000 /dev/urandom > written; sync")
     report = json.loads(said("du", "--json"))
-    own = next(use["own_bytes"] for use in report["uses"] if use["id"] == play)
+    own = next(use["own_bytes"] for use in report["uses"] if use["name"] == play)
     assert 3_000_000 <= own <= report["total_bytes"] < report["disk_bytes"]
     assert report["leftover_bytes"] == 0 < report["free_bytes"]
     assert "gc --remove" in said("du").splitlines()[-1]

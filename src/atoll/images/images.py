@@ -139,6 +139,25 @@ class Images:
                     await _build(aside, progress)
                 return await asyncio.to_thread(self._keep, fingerprint, aside)
 
+    @contextlib.asynccontextmanager
+    async def unpacked_again(
+        self, digest: str, progress: Callable[[Progress], None]
+    ) -> AsyncIterator[Path | None]:
+        """Give the files of an image once more, in a directory of their own, which is erased afterwards.
+
+        Gives None if the installed packages do not contain that image.
+
+        Raises:
+            ImageBuildError: The archive is damaged.
+            NoSpaceError: The disk is full.
+        """
+        if self._ready is None or self._ready.about.digest != digest:
+            yield None
+            return
+        async with held(self._directory / _LOCK, progress, "waiting for a build"), self._aside() as aside:
+            await self._ready.unpack(aside, progress)
+            yield aside / ROOTFS
+
     def _kept(self, name: str, access: ImageAccess) -> Image:
         if image := self.found(name, access):
             return image

@@ -76,6 +76,12 @@ class DrainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return self
 
 
+class FsckRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/fsck``: whether to repair what has a second copy."""
+
+    repair: bool = False
+
+
 class UnplugRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of ``POST /v1/sandboxes/REF/unplug`` and ``POST /v1/unplug-all``: why, for people."""
 

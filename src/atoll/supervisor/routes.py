@@ -114,7 +114,11 @@ def _stored_routes(system: System) -> list[Route]:
         *volume_file_routes(volumes=system.volumes, quotas=quotas, keeper=system.keeper, tasks=tasks),
         *leftover_routes(leftovers=system.leftovers, tasks=tasks),
         *housekeeping_routes(
-            reports=system.disk_reports, teams=system.teams, drains=system.drains, tasks=tasks
+            reports=system.disk_reports,
+            teams=system.teams,
+            drains=system.drains,
+            fsck=system.fsck,
+            tasks=tasks,
         ),
     ]
 

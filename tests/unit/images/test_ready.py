@@ -61,6 +61,20 @@ async def test_base_is_unpacked_when_a_package_brings_it_ready_made(tmp_path: Pa
 
 
 @pytest.mark.anyio
+async def test_the_files_of_an_image_come_once_more_from_the_package_that_has_them(tmp_path: Path) -> None:
+    ready = archive_in(tmp_path)
+    image = await Images(tmp_path / "images", ready=ready).ensure("base", lambda _: None)
+    about = msgspec.structs.replace(ready.about, digest=image.info.digest)
+    images = Images(tmp_path / "images", ready=ReadyBase(about, ready.archive))
+    async with images.unpacked_again(image.info.digest, lambda _: None) as rootfs:
+        assert rootfs is not None and rootfs != image.lowers[0]
+        assert (rootfs / "etc/tool").read_bytes() == (image.lowers[0] / "etc/tool").read_bytes()
+    async with images.unpacked_again("sha256-another", lambda _: None) as nothing:
+        assert nothing is None
+    assert list((tmp_path / "images").glob("build-*")) == []
+
+
+@pytest.mark.anyio
 async def test_a_damaged_archive_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     ready = archive_in(tmp_path)
     with ready.archive.open("r+b") as file:

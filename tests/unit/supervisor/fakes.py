@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import contextlib
 import os
 import shutil
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -260,6 +261,8 @@ class FakeImages:
         self.unlocked.set()
         self.pulled: dict[str, list[Image]] = {}
         self.needs_bytes = 0
+        # The files of ``base`` once more, as the package that contains it has them.
+        self.package: Path | None = None
 
     def pull_for(self, team: str, digest: str, *layers: str) -> None:
         """Let a team have had an image pulled, each of whose layers has a MiB."""
@@ -296,6 +299,10 @@ class FakeImages:
 
     async def forget_team(self, team: str) -> None:
         pass
+
+    @contextlib.asynccontextmanager
+    async def unpacked_again(self, digest: str, progress: object) -> AsyncIterator[Path | None]:
+        yield self.package
 
     def pulled_for(self, team: str) -> builtins.list[Image]:
         return self.pulled.get(team, [])

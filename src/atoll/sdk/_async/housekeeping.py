@@ -6,13 +6,13 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from atoll.protocol import DrainRequest
+from atoll.protocol import DrainRequest, FsckRequest
 from atoll.sdk._async.link import LONG_S, AsyncLink, ignored, ref
-from atoll.types import DiskReport, DrainInfo, DrainReport, Progress, UndrainReport
+from atoll.types import DiskReport, DrainInfo, DrainReport, Progress, UndrainReport, VerifyReport
 
 
 class AsyncHousekeeping:
-    """Tells what uses a home's disk, and puts all its sandboxes to sleep before a reboot.
+    """Tells what uses a home's disk, checks what is stored, and puts all its sandboxes to sleep before a reboot.
 
     All but ``disk_use`` is for the machine with the sandboxes.
     """
@@ -72,4 +72,28 @@ class AsyncHousekeeping:
         with contextlib.closing(AsyncLink()) as link:
             return await link.long_call(
                 "DELETE", "/v1/drain", UndrainReport, on_progress=on_progress or ignored
+            )
+
+    @staticmethod
+    async def fsck(
+        *, repair: bool = False, on_progress: Callable[[Progress], Any] | None = None
+    ) -> VerifyReport:
+        """Check everything that is stored: memories, layers, images, and the records of all of it.
+
+        Everything keeps running. ``whole`` is False if something is lost. Each part names what needs it.
+
+        Args:
+            repair: Repair what has a second copy. Nothing is removed.
+            on_progress: Called with how much was read.
+
+        Raises:
+            HostError: Something could not be checked.
+        """
+        with contextlib.closing(AsyncLink()) as link:
+            return await link.long_call(
+                "POST",
+                "/v1/fsck",
+                VerifyReport,
+                FsckRequest(repair=repair),
+                on_progress=on_progress or ignored,
             )

@@ -7,13 +7,13 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from atoll.protocol import DrainRequest
+from atoll.protocol import DrainRequest, FsckRequest
 from atoll.sdk._sync.link import LONG_S, Link, ignored, ref
-from atoll.types import DiskReport, DrainInfo, DrainReport, Progress, UndrainReport
+from atoll.types import DiskReport, DrainInfo, DrainReport, Progress, UndrainReport, VerifyReport
 
 
 class Housekeeping:
-    """Tells what uses a home's disk, and puts all its sandboxes to sleep before a reboot.
+    """Tells what uses a home's disk, checks what is stored, and puts all its sandboxes to sleep before a reboot.
 
     All but ``disk_use`` is for the machine with the sandboxes.
     """
@@ -73,4 +73,28 @@ class Housekeeping:
         with contextlib.closing(Link()) as link:
             return link.long_call(
                 "DELETE", "/v1/drain", UndrainReport, on_progress=on_progress or ignored
+            )
+
+    @staticmethod
+    def fsck(
+        *, repair: bool = False, on_progress: Callable[[Progress], Any] | None = None
+    ) -> VerifyReport:
+        """Check everything that is stored: memories, layers, images, and the records of all of it.
+
+        Everything keeps running. ``whole`` is False if something is lost. Each part names what needs it.
+
+        Args:
+            repair: Repair what has a second copy. Nothing is removed.
+            on_progress: Called with how much was read.
+
+        Raises:
+            HostError: Something could not be checked.
+        """
+        with contextlib.closing(Link()) as link:
+            return link.long_call(
+                "POST",
+                "/v1/fsck",
+                VerifyReport,
+                FsckRequest(repair=repair),
+                on_progress=on_progress or ignored,
             )

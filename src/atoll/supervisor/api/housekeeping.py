@@ -6,16 +6,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from atoll.protocol import DrainRequest
+from atoll.protocol import DrainRequest, FsckRequest
 from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
 from atoll.supervisor.lifecycle.drain import Drains
 from atoll.supervisor.state.tasks import Tasks
+from atoll.supervisor.storage.fsck import Fsck
 from atoll.supervisor.tenants.disk_report import DiskReports
 from atoll.supervisor.tenants.teams import Teams
 
 
-def housekeeping_routes(*, reports: DiskReports, teams: Teams, drains: Drains, tasks: Tasks) -> list[Route]:
-    """``/v1/disk`` and ``/v1/drain``."""
+def housekeeping_routes(
+    *, reports: DiskReports, teams: Teams, drains: Drains, fsck: Fsck, tasks: Tasks
+) -> list[Route]:
+    """``/v1/disk``, ``/v1/drain`` and ``/v1/fsck``."""
 
     async def disk(request: Request) -> Response:
         team = request.query_params.get("team")
@@ -40,7 +43,16 @@ def housekeeping_routes(*, reports: DiskReports, teams: Teams, drains: Drains, t
 
         return await answer(request, tasks, work)
 
+    async def check(request: Request) -> Response:
+        wanted = await read_body(request, FsckRequest)
+
+        async def work(report: Report) -> object:
+            return await fsck.run(report, repair=wanted.repair)
+
+        return await answer(request, tasks, work, ends_with_client=not wanted.repair)
+
     return [
+        Route("/v1/fsck", check, methods=["POST"]),
         Route("/v1/disk", disk),
         Route("/v1/drain", drain, methods=["POST"]),
         Route("/v1/drain", drained),

@@ -193,6 +193,13 @@ OPERATIONS = (
     ),
     Operation("get", "/v1/drain", "Whether the home is drained", None, types.DrainInfo),
     Operation("delete", "/v1/drain", "End that, and wake what ran before", None, types.UndrainReport),
+    Operation(
+        "post",
+        "/v1/fsck",
+        "Check everything that is stored, and repair what has a second copy",
+        protocol.FsckRequest,
+        types.VerifyReport,
+    ),
     Operation("get", "/v1/leftovers", "What a crash left behind", None, list[protocol.Leftover]),
     Operation("delete", "/v1/leftovers", "Remove that", None, list[protocol.Leftover]),
     Operation("post", "/v1/teams", "Create a team", protocol.TeamRequest, types.TeamInfo),

@@ -169,6 +169,13 @@ class Database:
         else:
             self._delete(rows, durable)
 
+    async def copy(self, *rows: _Row) -> None:
+        """Write the copies of these rows and of all that changed lately. They are there when this returns."""
+        for row in rows:
+            self._pending.setdefault(_identity(row), row)
+        self._keep_pending()
+        await self._do(lambda: None)
+
     def _keep_soon(self, rows: tuple[_Row, ...]) -> None:
         """Schedule copies of the newest versions of rows, so that a series of changes writes few copies."""
         self._pending.update({_identity(row): row for row in rows if not isinstance(row, _UNKEPT)})

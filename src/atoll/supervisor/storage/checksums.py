@@ -121,6 +121,19 @@ class CheckpointChecksums:
         self._whole[identity] = wanted
 
 
+def recorded(checkpoint: Path) -> dict[str, tuple[int, int]]:
+    """The size and checksum of each file of a checkpoint; nothing if they cannot be read."""
+    try:
+        return from_json((checkpoint / CHECKSUMS_FILE).read_bytes(), FileChecksums).files
+    except (OSError, ValueError):
+        return {}
+
+
+def differs(path: Path, size: int, wanted: int) -> bool:
+    """Whether a file on the disk is not what its checksum says. Blocks."""
+    return _difference(path, size, wanted) is not None
+
+
 def _difference(path: Path, size: int, wanted: int) -> str | None:
     """How a file on the disk differs from its checksum; None if it does not."""
     try:

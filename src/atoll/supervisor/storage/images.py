@@ -48,6 +48,11 @@ class ImageFacts(msgspec.Struct, frozen=True):
         return "".join(pem for pem in (self.authority, self.ca_pem if host else None) if pem) or None
 
 
+def image_is_there(images: Images, digest: str) -> bool:
+    """Whether an image is complete on the disk."""
+    return images.get(digest) is not None
+
+
 def kept_images(images: Images, in_use: Collection[str]) -> dict[str, Image]:
     """The images that have a name or are among the digests ``in_use``, by digest."""
     digests = {info.digest for info in images.list()}

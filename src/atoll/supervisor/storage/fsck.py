@@ -1,0 +1,117 @@
+"""Checks everything that a home stores, and repairs what has a second copy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from atoll.host import TreeChecksums
+from atoll.supervisor.storage.repair import mend_checkpoint, mend_tree
+from atoll.types import Progress, VerifiedPart, VerifyReport
+
+if TYPE_CHECKING:
+    from atoll.supervisor.storage.checksums import CheckpointChecksums
+    from atoll.supervisor.storage.stored_records import StoredRecords
+    from atoll.supervisor.storage.stored_trees import StoredTrees
+    from atoll.supervisor.storage.verify import Verification
+
+Report = Callable[[Progress], None]
+# Each round repairs the damages that a check names, which are the first hundred of a tree.
+_ROUNDS = 20
+
+
+class Fsck:
+    """Checks a home.
+
+    Args:
+        verification: Checks memories, layers and images.
+        records: Checks records.
+        trees: Where checkpoints are.
+        checksums: Their checksums.
+        unpacked: Returns a context with an undamaged copy of an image's files, by digest; None if there is
+            none.
+    """
+
+    def __init__(
+        self,
+        *,
+        verification: Verification,
+        records: StoredRecords,
+        trees: StoredTrees,
+        checksums: CheckpointChecksums,
+        unpacked: Callable[[str, Report], AbstractAsyncContextManager[Path | None]],
+    ) -> None:
+        self._verification = verification
+        self._records = records
+        self._trees = trees
+        self._checksums = checksums
+        self._unpacked = unpacked
+
+    async def run(self, report: Report, *, repair: bool) -> VerifyReport:
+        """Read everything that is stored, and report each part with what depends on it.
+
+        Everything keeps running. What has no checksums yet gets them.
+
+        Args:
+            repair: Also repair what has a second copy: a file of a checkpoint that another checkpoint has too,
+                the image that the package atoll-base contains, and the copies of records.
+
+        Raises:
+            HostError: A layer could not be read.
+            OSError: The disk is full or broken.
+        """
+        before = await self._records.check()
+        parts = (await self._verification.verify([], report)).parts
+        parts = [*parts, *(await self._verification.verify_images([], report)).parts]
+        if repair:
+            parts = [
+                await self._repaired(part, report) if part.state == "damaged" else part for part in parts
+            ]
+        every = [*parts, *await self._records.look_again(before, repair=repair)]
+        return VerifyReport(whole=all(part.state != "damaged" for part in every), parts=every)
+
+    async def _repaired(self, part: VerifiedPart, report: Report) -> VerifiedPart:
+        place = Path(part.path)
+        if part.kind == "memory":
+            return await self._memory(part, place)
+        return await self._image(part, place, report) if part.kind == "image" else part
+
+    async def _memory(self, part: VerifiedPart, place: Path) -> VerifiedPart:
+        paths = self._trees.paths
+        others = [*paths.snapshots.glob("[!.]*/checkpoint"), *paths.sandboxes.glob("[!.]*/checkpoint")]
+        if not await asyncio.to_thread(mend_checkpoint, place, others):
+            return part
+        found = await asyncio.to_thread(self._checksums.examine, place, lambda _: None)
+        if found is None:
+            return part
+        return _after(part, found.damaged)
+
+    async def _image(self, part: VerifiedPart, tree: Path, report: Report) -> VerifiedPart:
+        """Repair a tree of an image whose files a package contains: it has only one, ``rootfs``."""
+        checksums = TreeChecksums(tree.parent)
+        if not checksums.has(tree.name):
+            return part
+        damages, damaged = part.damages, part.damaged
+        async with self._unpacked(tree.parent.name, report) as source:
+            if source is None:
+                return part
+            for _ in range(_ROUNDS):
+                await asyncio.to_thread(mend_tree, tree, damages, source)
+                found = await checksums.check(tree.name)
+                done = found.damaged in (0, damaged)
+                damages, damaged = found.damages, found.damaged
+                if done:
+                    break
+        return _after(msgspec.structs.replace(part, damages=damages), damaged)
+
+
+def _after(part: VerifiedPart, damaged: int) -> VerifiedPart:
+    """The part after a repair that left so many damages."""
+    if damaged:
+        return msgspec.structs.replace(part, damaged=damaged)
+    return msgspec.structs.replace(part, state="repaired", damages=[], damaged=0)

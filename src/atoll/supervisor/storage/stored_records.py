@@ -1,0 +1,185 @@
+"""Checks that everything the home has records of is there, and that each record has its copy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from atoll.supervisor.state.row_copies import ROW
+from atoll.supervisor.state.rows import SandboxRow, SnapshotRow, TemplateRow, VolumeRow
+from atoll.types import Damage, VerifiedPart
+
+if TYPE_CHECKING:
+    from atoll.supervisor.state.paths import Paths
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.row_copies import RowCopies
+    from atoll.supervisor.storage.template_registry import TemplateRegistry
+    from atoll.supervisor.storage.volumes import Volumes
+
+_Row = SandboxRow | SnapshotRow | VolumeRow | TemplateRow
+
+
+class StoredRecords:
+    """Checks records.
+
+    Args:
+        registry: The sandboxes and snapshots.
+        volumes: The volumes.
+        templates: The templates.
+        image_is_there: Whether an image, by digest, is complete.
+        copies: The copies of the records.
+        copy: Writes the copies of rows, and those that are pending.
+        paths: Where files are.
+        template_directory: Where templates have theirs.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        volumes: Volumes,
+        templates: TemplateRegistry,
+        image_is_there: Callable[[str], bool],
+        copies: RowCopies,
+        copy: Callable[..., Awaitable[None]],
+        paths: Paths,
+        template_directory: Path,
+    ) -> None:
+        self._registry = registry
+        self._volumes = volumes
+        self._templates = templates
+        self._is_there = image_is_there
+        self._copies = copies
+        self._copy = copy
+        self._paths = paths
+        self._template_directory = template_directory
+
+    async def check(self) -> dict[str, VerifiedPart]:
+        """One part for each sandbox, snapshot, template and volume, and for each image that is missing, by id."""
+        await self._copy()  # what changed just now has no copy yet
+        rows, used = list(self._rows()), self._used_images()
+        return await asyncio.to_thread(self._check, rows, used)
+
+    async def look_again(self, before: dict[str, VerifiedPart], *, repair: bool) -> list[VerifiedPart]:
+        """The parts as they are now: what was found damaged may have been in the middle of a change.
+
+        Args:
+            before: What ``check`` found some time ago.
+            repair: Write lost copies of records again; the database has the record.
+        """
+        suspects = {key for key, part in before.items() if part.state == "damaged"}
+        rows = [row for row in self._rows() if _key(row) in suspects]
+        used = {digest: users for digest, users in self._used_images().items() if digest in suspects}
+        now = await asyncio.to_thread(self._check, rows, used)
+        if repair:
+            now |= await self._copied_again([row for row in self._rows() if _key(row) in now], now)
+        return [*(part for key, part in before.items() if key not in suspects), *now.values()]
+
+    async def _copied_again(
+        self, rows: Sequence[_Row], parts: Mapping[str, VerifiedPart]
+    ) -> dict[str, VerifiedPart]:
+        lost = [row for row in rows if [damage.path for damage in parts[_key(row)].damages] == [ROW]]
+        await self._copy(*lost)
+        after = await asyncio.to_thread(self._check, lost, {})
+        return {
+            key: msgspec.structs.replace(part, state="repaired") if part.state == "whole" else part
+            for key, part in after.items()
+        }
+
+    def _check(self, rows: Sequence[_Row], used: Mapping[str, list[str]]) -> dict[str, VerifiedPart]:
+        found = {_key(row): self._checked(row) for row in rows}
+        missing = {digest: users for digest, users in used.items() if not self._is_there(digest)}
+        return found | {digest: _missing(digest, users) for digest, users in missing.items()}
+
+    def _rows(self) -> Iterator[_Row]:
+        yield from (one.row for one in self._registry.sandboxes() if one.row.state != "creating")
+        yield from self._registry.snapshots()
+        yield from self._templates.all()
+        yield from self._volumes.list()
+
+    def _checked(self, row: _Row) -> VerifiedPart:
+        place, key = self._place(row), _key(row)
+        damages = [Damage(path=".", what=what) for what in self._lost(row, place)]
+        if not damages and self._copies.of(type(row), key) is None:
+            what = "the copy of its record is lost or damaged; the database still has the record"
+            damages.append(Damage(path=ROW, what=what))
+        return VerifiedPart(
+            kind="record",
+            name=row.name or key,
+            path=str(place),
+            state="damaged" if damages else "whole",
+            files=1,
+            size_bytes=0,
+            needed_by=self._users(row),
+            damages=damages,
+            damaged=len(damages),
+        )
+
+    def _place(self, row: _Row) -> Path:
+        if isinstance(row, SandboxRow):
+            return self._paths.sandbox(row.sandbox_id)
+        if isinstance(row, SnapshotRow):
+            return self._paths.snapshot(row.snapshot_id)
+        if isinstance(row, VolumeRow):
+            return self._paths.volume(row.volume_id)
+        return self._template_directory / row.template_id
+
+    def _lost(self, row: _Row, place: Path) -> Iterator[str]:
+        if isinstance(row, SandboxRow):
+            if not row.engine_disk and not self._paths.disk(row.sandbox_id, row.disk).is_dir():
+                yield "its disk is missing"
+        elif isinstance(row, TemplateRow):
+            known = {one.snapshot_id for one in self._registry.snapshots()}
+            for build in row.builds:
+                if build.snapshot_id is not None and build.snapshot_id not in known:
+                    yield f"the snapshot of its build {build.build_id} is missing"
+        elif isinstance(row, VolumeRow):
+            if not self._paths.volume_data(row.volume_id).is_dir():
+                yield "its directory is missing"
+        elif not place.is_dir():
+            yield "its directory is missing"
+
+    def _users(self, row: _Row) -> list[str]:
+        if not isinstance(row, VolumeRow):
+            return [_key(row)]
+        mounted = [
+            one.row.name or one.sandbox_id
+            for one in self._registry.sandboxes()
+            if row.volume_id in one.row.volumes.values()
+        ]
+        return [row.name, *mounted]
+
+    def _used_images(self) -> dict[str, list[str]]:
+        """Who needs which image."""
+        used: dict[str, list[str]] = {}
+        for one in self._registry.sandboxes():
+            used.setdefault(one.row.image_digest, []).append(one.row.name or one.sandbox_id)
+        for row in self._registry.snapshots():
+            used.setdefault(row.image_digest, []).append(row.name or row.snapshot_id)
+        return used
+
+
+def _missing(name: str, users: Sequence[str]) -> VerifiedPart:
+    return VerifiedPart(
+        kind="image",
+        name=name,
+        path=name,
+        state="damaged",
+        files=0,
+        size_bytes=0,
+        needed_by=list(users),
+        damages=[Damage(path=".", what="it, or a layer of it, is missing")],
+        damaged=1,
+    )
+
+
+def _key(row: _Row) -> str:
+    if isinstance(row, SandboxRow):
+        return row.sandbox_id
+    if isinstance(row, SnapshotRow):
+        return row.snapshot_id
+    return row.volume_id if isinstance(row, VolumeRow) else row.template_id
