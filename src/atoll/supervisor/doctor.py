@@ -23,6 +23,7 @@ from atoll.images import Images, ready_base
 from atoll.protocol import DoctorReport, Finding
 from atoll.supervisor.machines.enforcement import Means, holding
 from atoll.supervisor.machines.limits import KEEP_FREE_PERCENT, default_limits, disk_room
+from atoll.supervisor.settings import read_settings
 from atoll.supervisor.state.drain_gate import DrainGate
 
 GIB = 1 << 30
@@ -56,6 +57,7 @@ def examine(home: Home) -> DoctorReport:
             image_finding(home, lacks_ids=lacks_ids),
             database_finding(home),
             drain_finding(home),
+            space_finding(disk_usage(home.path), read_settings(os.environ).disk_low_percent),
         ]
     )
 
@@ -119,6 +121,20 @@ def drain_finding(home: Home) -> Finding:
         level="warning",
         message="this home is drained: no sandbox starts or wakes",
         remedy="atoll undrain",
+    )
+
+
+def space_finding(disk: DiskUsage, low_percent: float) -> Finding:
+    """Whether so little of the disk is free that atoll makes room."""
+    percent = 100 * disk.free / disk.total if disk.total else 0.0
+    message = f"{disk.free / GIB:.1f} GiB of the home's file system are free, {percent:.0f} %"
+    if percent >= low_percent:
+        return Finding(name="disk space", level="ok", message=message)
+    return Finding(
+        name="disk space",
+        level="warning",
+        message=f"{message}: below {low_percent:g} %, atoll suspends idle sandboxes and drops what it can get again",
+        remedy="`atoll du` says what uses the disk; kill sandboxes, or delete snapshots",
     )
 
 

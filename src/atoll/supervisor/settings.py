@@ -13,6 +13,7 @@ from atoll.types import converted
 
 MIB = 1 << 20
 _MOST = 1e9
+_LOW_MOST = 50.0
 # With more, the others wait for the supervisor itself, which needs some 15 ms of one processor for each copy.
 _RESTORES_MOST = 8
 
@@ -44,6 +45,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         image_gib: ``ATOLL_IMAGE_GIB``: the most GiB that an image from a registry may have, unpacked.
         checksum_mib_s: ``ATOLL_CHECKSUM_MIB_S``: the most MiB to read in a second for checksums of frozen layers;
             0 computes none.
+        disk_low_percent: ``ATOLL_DISK_LOW_PERCENT``: the percentage of the home's file system below which its free
+            space is too little, so that room is made; 0 never makes any.
         package_hosts: ``ATOLL_PACKAGE_HOSTS``: hosts of package registries, beside those that this host's own
             clients use, separated by spaces.
         cpu_latency: ``ATOLL_CPU_LATENCY``: ``auto`` keeps idle processors quick to wake while sandboxes work,
@@ -65,6 +68,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     insecure_registries: str = ""
     image_gib: float = 64
     checksum_mib_s: float = 128
+    disk_low_percent: float = 3
     package_hosts: str = ""
     cpu_latency: str = "auto"
     engine: str = DEFAULT_ENGINE
@@ -115,6 +119,7 @@ _VARIABLES: dict[str, tuple[str, type]] = {
     "ATOLL_INSECURE_REGISTRIES": ("insecure_registries", str),
     "ATOLL_IMAGE_GIB": ("image_gib", float),
     "ATOLL_CHECKSUM_MIB_S": ("checksum_mib_s", float),
+    "ATOLL_DISK_LOW_PERCENT": ("disk_low_percent", float),
     "ATOLL_PACKAGE_HOSTS": ("package_hosts", str),
     "ATOLL_CPU_LATENCY": ("cpu_latency", str),
     "ATOLL_ENGINE": ("engine", str),
@@ -154,6 +159,10 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         raise InvalidSpecError(
             f"ATOLL_CHECKSUM_MIB_S is {settings.checksum_mib_s:g}",
             hint=f"give 0 or more and less than {_MOST:g}",
+        )
+    if not 0 <= settings.disk_low_percent <= _LOW_MOST:
+        raise InvalidSpecError(
+            f"ATOLL_DISK_LOW_PERCENT is {settings.disk_low_percent:g}", hint=f"give 0 to {_LOW_MOST:g}"
         )
     if settings.engine not in ENGINES:
         raise InvalidSpecError(

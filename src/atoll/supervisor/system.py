@@ -19,6 +19,7 @@ from atoll.supervisor.lifecycle.services import Services
 from atoll.supervisor.lifecycle.suspend_all import SuspendAll
 from atoll.supervisor.lifecycle.team_deletion import TeamDeletion
 from atoll.supervisor.monitors.automatic_snapshots import AutomaticSnapshots
+from atoll.supervisor.monitors.disk_pressure import DiskPressure
 from atoll.supervisor.monitors.lease_expiry import LeaseExpiry
 from atoll.supervisor.monitors.recoveries import Recoveries
 from atoll.supervisor.monitors.schedules import Schedules
@@ -211,6 +212,24 @@ class System:
             checksums=storage.checksums,
             unpacked=lambda digest, report: rooms.images.unpacked_again(digest, report),
         )
+        self.disk_pressure = DiskPressure(
+            registry=self.registry,
+            history=self.history,
+            suspends=self.suspends,
+            tasks=self.tasks,
+            disk=partial(disk_usage, self.home.path),
+            low_percent=self.settings.disk_low_percent,
+            steps=(
+                ("ending warm machines", self.pool.drain),
+                ("forgetting steps of builds", self.templates.forget_steps),
+                (
+                    "erasing images without a name, and leftovers",
+                    partial(self.leftovers.collect, images=True),
+                ),
+            ),
+            tell=state.journal.tell,
+            unix_s=state.clock.unix_s,
+        )
         self.drain_gate = state.drain_gate
         self.drains = Drains(
             registry=self.registry,
@@ -288,6 +307,7 @@ class System:
         self.tasks.watch(self._state.journal.keep_small(self._running_ids))
         self.tasks.watch(self.templates.tend())
         self.drains.go_on()
+        self.disk_pressure.start()
         self.tasks.watch(self.schedules.run())
         self.tasks.watch(self.automatic_snapshots.run())
         self.tasks.watch(self.recoveries.run())

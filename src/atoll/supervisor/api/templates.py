@@ -43,8 +43,7 @@ def template_routes(*, templates: Templates, quotas: TeamQuotas, tasks: Tasks) -
 
     async def forget(request: Request) -> Response:
         async def work(_: Report) -> None:
-            await templates.steps.forget()
-            await templates.sweep()
+            await templates.forget_steps()
 
         return await answer(request, tasks, work)
 

@@ -231,6 +231,11 @@ class Templates:
                 await self.steps.forget(snapshot.snapshot_id)
         await self.sweep()
 
+    async def forget_steps(self) -> None:
+        """Forget all steps that were built before. Their snapshots go unless a template needs them."""
+        await self.steps.forget()
+        await self.sweep()
+
     async def tag(self, ref: str, tags: Sequence[str], team: str | None) -> BuildInfo:
         """Add tags to the build that ``NAME:TAG`` refers to.
 
