@@ -64,6 +64,7 @@ SECTIONS = {
         "doctor": "Find what keeps sandboxes from running here.",
         "du": "Show what everything uses on the disk.",
         "gc": "Show and remove what a crash left behind.",
+        "upgrade": "Show what another engine made than the one now.",
         "fsck": "Check everything that is stored, and repair it.",
         "drain": "Put everything to sleep before a reboot.",
         "undrain": "Wake after a reboot what ran before.",

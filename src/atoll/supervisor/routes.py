@@ -114,6 +114,7 @@ def _stored_routes(system: System) -> list[Route]:
         *volume_file_routes(volumes=system.volumes, quotas=quotas, keeper=system.keeper, tasks=tasks),
         *leftover_routes(leftovers=system.leftovers, tasks=tasks),
         *housekeeping_routes(
+            engine_uses=system.engine_uses,
             reports=system.disk_reports,
             teams=system.teams,
             drains=system.drains,

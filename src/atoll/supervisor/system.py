@@ -42,6 +42,7 @@ from atoll.supervisor.recovery.reconcile import Reconcile
 from atoll.supervisor.recovery.row_repair import RowRepair
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.state.clock import Clock
+from atoll.supervisor.storage.engine_uses import EngineUses
 from atoll.supervisor.storage.fsck import Fsck
 from atoll.supervisor.storage.images import image_is_there, kept_images
 from atoll.supervisor.storage.stored_records import StoredRecords
@@ -212,6 +213,7 @@ class System:
             checksums=storage.checksums,
             unpacked=lambda digest, report: rooms.images.unpacked_again(digest, report),
         )
+        self.engine_uses = EngineUses(self.registry, rooms.programs)
         self.disk_pressure = DiskPressure(
             registry=self.registry,
             history=self.history,

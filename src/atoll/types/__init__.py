@@ -101,6 +101,7 @@ from atoll.types.templates import (
     UserStep,
     WorkdirStep,
 )
+from atoll.types.upgrade import EngineUse, UpgradeReport
 from atoll.types.verify import Damage, VerifiedPart, VerifyReport
 from atoll.types.volumes import VolumeEntry, VolumeInfo
 
@@ -126,6 +127,7 @@ __all__ = [
     "EgressDecision",
     "EgressPolicy",
     "EgressVerdict",
+    "EngineUse",
     "EnvStep",
     "ExecResult",
     "FileInfo",
@@ -199,6 +201,7 @@ __all__ = [
     "TerminalSize",
     "UndrainReport",
     "Unplugged",
+    "UpgradeReport",
     "UserStep",
     "VerifiedPart",
     "VerifyReport",

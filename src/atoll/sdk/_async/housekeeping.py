@@ -8,7 +8,15 @@ from typing import Any
 
 from atoll.protocol import DrainRequest, FsckRequest
 from atoll.sdk._async.link import LONG_S, AsyncLink, ignored, ref
-from atoll.types import DiskReport, DrainInfo, DrainReport, Progress, UndrainReport, VerifyReport
+from atoll.types import (
+    DiskReport,
+    DrainInfo,
+    DrainReport,
+    Progress,
+    UndrainReport,
+    UpgradeReport,
+    VerifyReport,
+)
 
 
 class AsyncHousekeeping:
@@ -97,3 +105,12 @@ class AsyncHousekeeping:
                 FsckRequest(repair=repair),
                 on_progress=on_progress or ignored,
             )
+
+    @staticmethod
+    async def upgrade_check() -> UpgradeReport:
+        """Return which sleeping sandboxes and snapshots another engine made than the one installed now.
+
+        They wake with the program that made them, which the home keeps as long as something needs it.
+        """
+        with contextlib.closing(AsyncLink()) as link:
+            return await link.call("GET", "/v1/upgrade", UpgradeReport)

@@ -9,7 +9,15 @@ from typing import Any
 
 from atoll.protocol import DrainRequest, FsckRequest
 from atoll.sdk._sync.link import LONG_S, Link, ignored, ref
-from atoll.types import DiskReport, DrainInfo, DrainReport, Progress, UndrainReport, VerifyReport
+from atoll.types import (
+    DiskReport,
+    DrainInfo,
+    DrainReport,
+    Progress,
+    UndrainReport,
+    UpgradeReport,
+    VerifyReport,
+)
 
 
 class Housekeeping:
@@ -98,3 +106,12 @@ class Housekeeping:
                 FsckRequest(repair=repair),
                 on_progress=on_progress or ignored,
             )
+
+    @staticmethod
+    def upgrade_check() -> UpgradeReport:
+        """Return which sleeping sandboxes and snapshots another engine made than the one installed now.
+
+        They wake with the program that made them, which the home keeps as long as something needs it.
+        """
+        with contextlib.closing(Link()) as link:
+            return link.call("GET", "/v1/upgrade", UpgradeReport)

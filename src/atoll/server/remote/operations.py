@@ -248,6 +248,7 @@ CLOSED_TO_CLIENTS: dict[tuple[str, str], str] = {
     ("GET", "/v1/drain"): _OPERATOR,
     ("DELETE", "/v1/drain"): _OPERATOR,
     ("POST", "/v1/fsck"): _OPERATOR,
+    ("GET", "/v1/upgrade"): _OPERATOR,
     ("GET", "/v1/leftovers"): _OPERATOR,
     ("DELETE", "/v1/leftovers"): _OPERATOR,
     ("POST", "/v1/teams"): _OPERATOR,

@@ -10,15 +10,16 @@ from atoll.protocol import DrainRequest, FsckRequest
 from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
 from atoll.supervisor.lifecycle.drain import Drains
 from atoll.supervisor.state.tasks import Tasks
+from atoll.supervisor.storage.engine_uses import EngineUses
 from atoll.supervisor.storage.fsck import Fsck
 from atoll.supervisor.tenants.disk_report import DiskReports
 from atoll.supervisor.tenants.teams import Teams
 
 
 def housekeeping_routes(
-    *, reports: DiskReports, teams: Teams, drains: Drains, fsck: Fsck, tasks: Tasks
+    *, reports: DiskReports, teams: Teams, drains: Drains, fsck: Fsck, engine_uses: EngineUses, tasks: Tasks
 ) -> list[Route]:
-    """``/v1/disk``, ``/v1/drain`` and ``/v1/fsck``."""
+    """``/v1/disk``, ``/v1/drain``, ``/v1/fsck`` and ``/v1/upgrade``."""
 
     async def disk(request: Request) -> Response:
         team = request.query_params.get("team")
@@ -51,7 +52,11 @@ def housekeeping_routes(
 
         return await answer(request, tasks, work, ends_with_client=not wanted.repair)
 
+    async def upgrade(_: Request) -> Response:
+        return json_answer(await engine_uses.report())
+
     return [
+        Route("/v1/upgrade", upgrade),
         Route("/v1/fsck", check, methods=["POST"]),
         Route("/v1/disk", disk),
         Route("/v1/drain", drain, methods=["POST"]),

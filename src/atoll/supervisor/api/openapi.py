@@ -200,6 +200,7 @@ OPERATIONS = (
         protocol.FsckRequest,
         types.VerifyReport,
     ),
+    Operation("get", "/v1/upgrade", "What another engine made than the one now", None, types.UpgradeReport),
     Operation("get", "/v1/leftovers", "What a crash left behind", None, list[protocol.Leftover]),
     Operation("delete", "/v1/leftovers", "Remove that", None, list[protocol.Leftover]),
     Operation("post", "/v1/teams", "Create a team", protocol.TeamRequest, types.TeamInfo),

@@ -1,0 +1,30 @@
+"""What an upgrade of the engine means for what sleeps."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class EngineUse(msgspec.Struct, frozen=True, kw_only=True):
+    """A sandbox or snapshot whose memory another engine program made than the one installed now.
+
+    ``engine_version`` is empty where it was not recorded. ``kept`` says that the home has that program: the
+    memory wakes with it. Without it, only the disk can be started.
+    """
+
+    kind: Literal["sandbox", "snapshot"]
+    id: str
+    name: str | None
+    engine: str
+    engine_version: str
+    kept: bool
+
+
+class UpgradeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The engine that is installed now, and what was made with another one."""
+
+    engine: str
+    engine_version: str
+    others: list[EngineUse]
