@@ -46,7 +46,7 @@ from atoll.supervisor.storage.engine_uses import EngineUses
 from atoll.supervisor.storage.fsck import Fsck
 from atoll.supervisor.storage.images import image_is_there, kept_images
 from atoll.supervisor.storage.stored_records import StoredRecords
-from atoll.supervisor.templates.operations import Templates
+from atoll.supervisor.templates.operations import Templates, forget_steps
 from atoll.supervisor.tenants.disk_report import DiskReports
 
 _FINISH_S = 60.0
@@ -223,7 +223,7 @@ class System:
             low_percent=self.settings.disk_low_percent,
             steps=(
                 ("ending warm machines", self.pool.drain),
-                ("forgetting steps of builds", self.templates.forget_steps),
+                ("forgetting steps of builds", partial(forget_steps, self.templates)),
                 (
                     "erasing images without a name, and leftovers",
                     partial(self.leftovers.collect, images=True),

@@ -16,7 +16,7 @@ from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
 from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.tasks import Tasks
-from atoll.supervisor.templates.operations import Templates
+from atoll.supervisor.templates.operations import Templates, forget_steps
 from atoll.supervisor.tenants.quotas import TeamQuotas
 
 _ONE = "/v1/templates/{ref:path}"
@@ -43,7 +43,7 @@ def template_routes(*, templates: Templates, quotas: TeamQuotas, tasks: Tasks) -
 
     async def forget(request: Request) -> Response:
         async def work(_: Report) -> None:
-            await templates.forget_steps()
+            await forget_steps(templates)
 
         return await answer(request, tasks, work)
 

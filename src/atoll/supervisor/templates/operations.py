@@ -231,11 +231,6 @@ class Templates:
                 await self.steps.forget(snapshot.snapshot_id)
         await self.sweep()
 
-    async def forget_steps(self) -> None:
-        """Forget all steps that were built before. Their snapshots go unless a template needs them."""
-        await self.steps.forget()
-        await self.sweep()
-
     async def tag(self, ref: str, tags: Sequence[str], team: str | None) -> BuildInfo:
         """Add tags to the build that ``NAME:TAG`` refers to.
 
@@ -345,6 +340,12 @@ class Templates:
             tags={},
             builds=(build,),
         )
+
+
+async def forget_steps(templates: Templates) -> None:
+    """Forget all steps that were built before. Their snapshots go unless a template needs them."""
+    await templates.steps.forget()
+    await templates.sweep()
 
 
 def _check_free(snapshot: SnapshotRow, ref: str, team: str | None, build_id: str) -> None:
