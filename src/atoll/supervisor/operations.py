@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from atoll.host import Home
 from atoll.supervisor.assembly import Machines, Rooms, State, Steps, Storage, Tenants
 from atoll.supervisor.lifecycle.checkpoint import Checkpoints
 from atoll.supervisor.lifecycle.crash_recovery import CrashRecovery
@@ -25,6 +28,9 @@ from atoll.supervisor.lifecycle.suspend import Suspends
 from atoll.supervisor.lifecycle.unplug import Unplugs
 from atoll.supervisor.lifecycle.wake import Wakes
 from atoll.supervisor.settings import Settings
+from atoll.supervisor.storage.fsck import Fsck
+from atoll.supervisor.storage.images import image_is_there
+from atoll.supervisor.storage.stored_records import StoredRecords
 
 
 class Sleeps:
@@ -323,4 +329,25 @@ def make_creation(
             attachment=steps.attachment,
             crash_checkpoints=steps.crash_checkpoints,
         ),
+    )
+
+
+def make_fsck(home: Home, rooms: Rooms, state: State, storage: Storage) -> Fsck:
+    """Make what checks everything that is stored."""
+    records = StoredRecords(
+        registry=state.registry,
+        volumes=storage.volumes,
+        templates=storage.templates,
+        image_is_there=partial(image_is_there, rooms.images),
+        copies=state.row_copies,
+        copy=state.database.copy,
+        paths=state.paths,
+        template_directory=home.templates,
+    )
+    return Fsck(
+        verification=storage.verification,
+        records=records,
+        trees=storage.trees,
+        checksums=storage.checksums,
+        unpacked=rooms.images.unpacked_again,
     )

@@ -31,6 +31,7 @@ from atoll.supervisor.operations import (
     Sleeps,
     make_creation,
     make_diffs,
+    make_fsck,
     make_kills,
     make_promotions,
     make_relayer,
@@ -43,9 +44,7 @@ from atoll.supervisor.recovery.row_repair import RowRepair
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.state.clock import Clock
 from atoll.supervisor.storage.engine_uses import EngineUses
-from atoll.supervisor.storage.fsck import Fsck
-from atoll.supervisor.storage.images import image_is_there, kept_images
-from atoll.supervisor.storage.stored_records import StoredRecords
+from atoll.supervisor.storage.images import kept_images
 from atoll.supervisor.templates.operations import Templates, forget_steps
 from atoll.supervisor.tenants.disk_report import DiskReports
 
@@ -197,22 +196,7 @@ class System:
 
     def _keep_house(self, rooms: Rooms, state: State, storage: Storage, tenants: Tenants) -> None:
         """Make what keeps the home in order."""
-        self.fsck = Fsck(
-            verification=storage.verification,
-            records=StoredRecords(
-                registry=self.registry,
-                volumes=self.volumes,
-                templates=storage.templates,
-                image_is_there=partial(image_is_there, rooms.images),
-                copies=state.row_copies,
-                copy=state.database.copy,
-                paths=self.paths,
-                template_directory=self.home.templates,
-            ),
-            trees=storage.trees,
-            checksums=storage.checksums,
-            unpacked=lambda digest, report: rooms.images.unpacked_again(digest, report),
-        )
+        self.fsck = make_fsck(self.home, rooms, state, storage)
         self.engine_uses = EngineUses(self.registry, rooms.programs)
         self.disk_pressure = DiskPressure(
             registry=self.registry,
