@@ -26,7 +26,7 @@ import asyncio, os, socket, sys, threading
 from pathlib import Path
 import atoll
 from atoll import AsyncSandbox, Sandbox, TerminalSize
-from atoll.errors import ExecFailedError
+from atoll.evals import Evaluation
 
 place = Path(sys.argv[1])
 TURN = """
@@ -71,6 +71,11 @@ with Sandbox.create() as sandbox:
             sock.shutdown(1)
             assert sock.recv(9) == b"fed"
     assert [thread.name for thread in threading.enumerate() if thread.name == "atoll"] == []
+    if sys.platform == "win32":  # the lock of its journal is another one there
+        strategies = {"right": "0", "wrong": "1"}
+        task = lambda fork, code: fork.run(f"exit {code}")
+        tried = Evaluation(sandbox, strategies, task, journal=place / "journal").run()
+        assert tried.best().strategy == "right"
     process = sandbox.start("sleep 1000")
     process.kill()
     assert process.wait().exit_code == 137
