@@ -14,8 +14,8 @@ from atoll.types import check_text
 class McpAddress:
     """Leads to an MCP server inside that speaks streamable HTTP, while the context lasts.
 
-    ``url`` is the port's address at the running ``atoll serve``. Without one it is a port of 127.0.0.1 that is
-    forwarded to the sandbox until the context ends.
+    ``url`` is the port's address at the running ``atoll serve``. If that has no domain, or none runs, it is a
+    port of 127.0.0.1 that is forwarded to the sandbox until the context ends.
     """
 
     def __init__(self, forward: Forward, served: Callable[[], str], path: str) -> None:
@@ -45,18 +45,23 @@ class McpAddress:
         return self._url
 
     def __enter__(self) -> McpAddress:
-        try:
-            address = self._served()
-        except StateError:
-            # no server runs, or none serves this sandbox
-            self._forward.__enter__()
-            self._forwards = True
-            address = self._forward.url
-        parts = urlsplit(address)
+        parts = urlsplit(self._address())
         path, _, query = self._path.partition("?")
         query = "&".join(part for part in (query, parts.query) if part)
         self._url = parts._replace(path=path, query=query).geturl()
         return self
+
+    def _address(self) -> str:
+        try:
+            served = self._served()
+        except StateError:
+            served = ""  # no server runs, or none serves this sandbox
+        # names below localhost are of this machine too, and many programs cannot resolve them
+        if served and not f".{urlsplit(served).hostname}".endswith(".localhost"):
+            return served
+        self._forward.__enter__()
+        self._forwards = True
+        return self._forward.url
 
     def __exit__(self, *error: object) -> None:
         self._url = None
