@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 from collections.abc import Callable
 
@@ -33,6 +34,13 @@ class Acceptor:
         self._resumption: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(listener, self._on_connection)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a connection waits in the kernel's queue."""
+        poll = select.poll()
+        poll.register(self._listener, select.POLLIN)
+        return bool(poll.poll(0))
 
     def close(self) -> None:
         """Stop accepting and close the listener."""

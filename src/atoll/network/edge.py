@@ -133,6 +133,15 @@ def dialled_flows(pins: Pins) -> list[flows.Flow]:
     return in_netns(pins.edge, _dialled_flows)
 
 
+def open_connections(pins: Pins) -> int:
+    """Return how many connections the edge's kernel has with the guest, in either direction.
+
+    Raises:
+        OSError: There is no such edge, or the kernel cannot list them.
+    """
+    return in_netns(pins.edge, flows.open_connections)
+
+
 def challenger(pins: Pins) -> socket.socket:
     """Make the socket for ``flows.challenge`` in the edge.
 

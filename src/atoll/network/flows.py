@@ -19,6 +19,9 @@ _DESTROY = 21
 _ID_AT, _ID_BYTES = 4, 48
 _ESTABLISHED, _FIN_WAIT1, _FIN_WAIT2, _CLOSE_WAIT = 1, 4, 5, 8
 _STATES = 1 << _ESTABLISHED | 1 << _FIN_WAIT1 | 1 << _FIN_WAIT2 | 1 << _CLOSE_WAIT
+# Also what a closed socket still has to deliver. What comes later is over for both ends.
+_SYN_RECEIVED, _LAST_ACK, _CLOSING = 3, 9, 11
+_OPEN = _STATES | 1 << _SYN_RECEIVED | 1 << _LAST_ACK | 1 << _CLOSING
 _HELD = 1 << _ESTABLISHED | 1 << _CLOSE_WAIT
 _ACK_FLAG = 0x10
 _ANY_COOKIE = (1 << 64) - 1
@@ -42,6 +45,16 @@ def dialled_flows() -> list[Flow]:
     with NetlinkSocket(netlink.SOCK_DIAG) as kernel:
         found = [_ports(body) for body in _dialled(kernel)]
     return [Flow(theirs, GATEWAY_ADDRESS, ours) for ours, theirs in found]
+
+
+def open_connections() -> int:
+    """Return how many connections the calling thread's namespace, an edge, has with its guest.
+
+    Raises:
+        OSError: The kernel cannot list them.
+    """
+    with NetlinkSocket(netlink.SOCK_DIAG) as kernel:
+        return len(kernel.ask(Message(_DIAG_BY_FAMILY, DUMP, _request(_OPEN, bytes(_ID_BYTES)))))
 
 
 class Dialled:

@@ -59,6 +59,11 @@ class NameForwarder:
         self._listen()
         self._acceptor = Acceptor(listener, self._take, Pace(STREAMS_PER_S, MAX_STREAMS))
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether the guest has a connection to it, or is about to have one."""
+        return bool(self._streams) or self._acceptor.has_waiting
+
     async def aclose(self) -> None:
         """Close both sockets and leave open questions unanswered."""
         self._acceptor.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 
 from atoll.network import edge
 from atoll.network.addresses import GUEST_ADDRESS
@@ -67,7 +67,7 @@ class Link(Cable):
         self._inspect_again: Callable[[], None] = lambda: None
         self._tasks: set[asyncio.Task[None]] = set()
         self._parted: list[Flow] = []
-        self.was_cut = sockets.is_cut
+        self.was_cut = self._is_cut = sockets.is_cut
         self._closed = False
 
     @property
@@ -128,6 +128,7 @@ class Link(Cable):
         Raises:
             OSError: The kernel refused it, or the link's namespaces are gone. The relay passes nothing.
         """
+        self._is_cut = True
         self.egress.cut(True)
         self._parted += self._relay.flows()
         self._relay.reset()  # first, so that the guest still gets the resets
@@ -144,6 +145,7 @@ class Link(Cable):
             OSError: The kernel refused it, or the link's namespaces are gone.
         """
         await asyncio.to_thread(edge.mend, self._pins)
+        self._is_cut = False
         self.egress.cut(False)
         self._inspect_again()
         self.was_cut = False
@@ -155,8 +157,26 @@ class Link(Cable):
         self._relay.hold()
 
     def release(self) -> None:
-        """Undo ``hold``."""
+        """Undo ``hold``, and what ``holds_nothing`` has changed."""
         self._relay.release()
+
+    async def holds_nothing(self, known: Collection[Flow]) -> bool:
+        """Whether a guest that sleeps, on a link that is held, would miss nothing if it woke on another link.
+
+        Otherwise the link keeps only what its connections need, and asks the servers for as long as it is held
+        whether they still know them.
+
+        Args:
+            known: The connections for which ``reset_connections`` will be called on the other link.
+        """
+        kept = self._relay.kept(known)
+        if kept is not None and not (self._is_cut or self._parted or self._forwarder.is_asked):
+            with contextlib.suppress(OSError):  # it cannot be known, so it is kept
+                # The kernel may still have to deliver what was left when a connection was closed.
+                return await asyncio.to_thread(edge.open_connections, self._pins) <= kept
+        self._relay.probe()
+        self._close_ready()
+        return False
 
     async def flows(self) -> list[Flow]:
         """Return the guest's open TCP connections. Store them with a snapshot, for ``reset_connections``.
@@ -203,10 +223,13 @@ class Link(Cable):
         await self._forwarder.aclose()
         self._counters.close()
         self._diag.close()
+        self._close_ready()
+        self._on_closed(self)
+
+    def _close_ready(self) -> None:
         for made in self._ready:
             made.close()
         self._ready.clear()
-        self._on_closed(self)
 
     async def _fill(self) -> None:
         making = asyncio.ensure_future(asyncio.to_thread(edge.dial_sockets, self._pins))

@@ -55,6 +55,11 @@ class Pump:
         return self._moved
 
     @property
+    def holds_bytes(self) -> bool:
+        """Whether it has bytes that its target has not accepted yet."""
+        return bool(self._rest)
+
+    @property
     def done(self) -> bool:
         """Whether it has ended."""
         return self._done

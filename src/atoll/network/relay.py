@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import socket
 import struct
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from typing import Protocol
 
 from atoll.network.acceptor import Acceptor
@@ -64,8 +64,8 @@ class Relay:
         self._egress = egress
         self._splices: dict[Splice, Connection] = {}
         self._connecting: dict[asyncio.Task[Splice], Connection] = {}
-        self._held = False
-        self._refused: list[socket.socket] = []
+        self._held = self._probing = False
+        self._refused: dict[socket.socket, Flow | None] = {}
         self._asking: asyncio.TimerHandle | None = None
         self._room = Room()
         self._loop = asyncio.get_running_loop()
@@ -74,6 +74,25 @@ class Relay:
     def flows(self) -> list[Flow]:
         """Return the connections that are open now."""
         return [connection.flow for connection in self._connections()]
+
+    def kept(self, known: Collection[Flow]) -> int | None:
+        """How many of the guest's connections it would only reset; None if it has others.
+
+        Args:
+            known: The connections that are reset if this relay ends. It must not end with any other.
+        """
+        flows = [*(each.flow for each in self._splices.values()), *self._refused.values()]
+        if self._connecting or self._acceptor.has_waiting or not all(flow in known for flow in flows):
+            return None
+        if not all(splice.is_over for splice in self._splices):
+            return None
+        return len(self._refused) + sum(not splice.guest_is_gone for splice in self._splices)
+
+    def probe(self) -> None:
+        """Ask the servers until ``release`` whether they still know the connections, see ``Splice.probe``."""
+        self._probing = True
+        for splice in self._splices:
+            splice.probe(True)
 
     async def dial(self, connection_id: str) -> socket.socket:
         """Connect to where an inspected connection leads now. The caller owns the socket.
@@ -134,7 +153,10 @@ class Relay:
         self._close_refused()
         # Not when the policy was set: a sleeping guest does not receive a reset.
         self.judge_again()
+        probing, self._probing = self._probing, False
         for splice in list(self._splices):
+            if probing:
+                splice.probe(False)
             splice.start()
 
     def reset(self) -> None:
@@ -177,16 +199,16 @@ class Relay:
             tune(guest)
             flow = Flow(peer[1], *_original_destination(guest))
         except OSError:
-            return self._refuse(guest)
+            return self._refuse(guest, None)
         if len(self._splices) + len(self._connecting) >= MAX_CONNECTIONS:
-            return self._refuse(guest)
+            return self._refuse(guest, flow)
         destination = self._egress.destination(flow.address, flow.port)
         verdict = self._egress.at_once(destination)
         connection = Connection(f"c{next(_numbers)}", flow, destination, flow.address)
         connection.via = self._egress.proxy_for(destination)
         if verdict is not None and verdict.action in ("deny", "unplug"):
             self._egress.note(verdict, destination.host, destination.port, "tcp")
-            return self._end(guest, verdict)
+            return self._end(guest, flow, verdict)
         return self._make(self._lead(guest, connection, verdict), guest, connection)
 
     def _make(
@@ -196,7 +218,7 @@ class Relay:
         self._connecting[task] = connection
         # Not in the task itself: a task that is cancelled early never runs, and the guest's end would stay
         # open.
-        task.add_done_callback(lambda connected: self._on_connected(guest, connected))
+        task.add_done_callback(lambda connected: self._on_connected(guest, connection.flow, connected))
 
     async def _lead(self, guest: socket.socket, connection: Connection, verdict: Verdict | None) -> Splice:
         """Connect to where a connection leads. The verdict is None if a name must be resolved for it."""
@@ -261,12 +283,12 @@ class Relay:
         kept = _kept_by(now)
         return self._make(self._inspect(guest, connection, kept, sent), guest, connection)
 
-    def _on_connected(self, guest: socket.socket, task: asyncio.Task[Splice]) -> None:
+    def _on_connected(self, guest: socket.socket, flow: Flow, task: asyncio.Task[Splice]) -> None:
         connection = self._connecting.pop(task, None)
         if task.cancelled():
-            return self._refuse(guest)
+            return self._refuse(guest, flow)
         if error := task.exception():
-            return self._end(guest, error.verdict if isinstance(error, _RefusedError) else None)
+            return self._end(guest, flow, error.verdict if isinstance(error, _RefusedError) else None)
         splice = task.result()
         if connection is None:
             return splice.reset()
@@ -287,8 +309,8 @@ class Relay:
             self.inspector.judge_by(connection)
         return verdict.action == "inspect" or bool(kept.own)
 
-    def _end(self, guest: socket.socket, verdict: Verdict | None) -> None:
-        self._refuse(guest)
+    def _end(self, guest: socket.socket, flow: Flow, verdict: Verdict | None) -> None:
+        self._refuse(guest, flow)
         if verdict is not None and verdict.action == "unplug":
             self._egress.unplug(verdict.reason)
 
@@ -301,10 +323,10 @@ class Relay:
         for splice in list(self._splices):
             splice.ask(wanted)
 
-    def _refuse(self, guest: socket.socket) -> None:
+    def _refuse(self, guest: socket.socket, flow: Flow | None) -> None:
         if self._held:
             # A reset is sent once. A sleeping guest would miss it, and then wait for ever after it wakes.
-            self._refused.append(guest)
+            self._refused[guest] = flow
         else:
             guest.close()
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import select
 import socket
 import struct
+import termios
 from collections.abc import Callable
 
 from atoll.network.gate import Gate
@@ -14,6 +18,8 @@ _TCP_RTO_MAX_MS = 44
 _LONG_MS = 0x7FFFFFFF
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _FLUSH_ON_CLOSE = struct.pack("ii", 0, 0)
+# Often enough that a host between the two does not forget the connection.
+_PROBE_S = 60
 
 
 def tune(end: socket.socket) -> None:
@@ -111,6 +117,32 @@ class Splice:
             guest.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
         return None
 
+    def probe(self, wanted: bool) -> None:
+        """Ask the remote side every minute whether it still knows the connection. False stops asking.
+
+        Silence ends nothing, because ``tune`` has set no time limit. A reset does.
+        """
+        remote = self._ends[1]
+        with contextlib.suppress(OSError):  # the process that judges requests has no TCP to it
+            if self._open > 0:
+                remote.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PROBE_S)
+                remote.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PROBE_S)
+                remote.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, wanted)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a held connection could only be reset: an end is gone, and nothing is left for the guest."""
+        if self._open <= 0:
+            return True
+        if self._pumps[1].holds_bytes or _unread_bytes(self._ends[1]):
+            return False
+        return self.guest_is_gone or _has_failed(self._ends[1])
+
+    @property
+    def guest_is_gone(self) -> bool:
+        """Whether the kernel has given up the guest's end."""
+        return self._open <= 0 or _has_failed(self._ends[0])
+
     def _on_end(self, error: OSError | None) -> None:
         if error is not None:
             return self.reset()
@@ -126,3 +158,14 @@ class Splice:
         for end in self._ends:
             end.close()
         self._ended()
+
+
+def _has_failed(end: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(end, 0)
+    return any(events & select.POLLERR for _, events in poll.poll(0))
+
+
+def _unread_bytes(end: socket.socket) -> int:
+    (count,) = struct.unpack("i", fcntl.ioctl(end, termios.FIONREAD, bytes(4)))
+    return int(count)

@@ -24,6 +24,7 @@ from atoll.supervisor.lifecycle.image_release import ImageRelease
 from atoll.supervisor.lifecycle.run_plans import RunPlans
 from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
 from atoll.supervisor.lifecycle.suspend_checkpoint import SuspendCheckpoints
+from atoll.supervisor.lifecycle.turns import Turns
 from atoll.supervisor.lifecycle.warm_machine import WarmMachines
 from atoll.supervisor.lifecycle.warm_pool import WarmPool
 from atoll.supervisor.machines.agent_client import Agents
@@ -135,7 +136,7 @@ class State:
         self.decisions = DecisionLog(self.paths.decisions, self.journal)
         self.alarms = Alarms()
         self.drain_gate = DrainGate(home.drain)
-        self.unplug_marks = UnplugMarks(self.paths.unplug_mark)
+        self.unplug_marks = UnplugMarks(self.paths.unplug_mark, self.paths.unplug_stamp)
         self.operations = Operations(self.database, self.journal, clock.unix_s)
 
 
@@ -275,7 +276,8 @@ class Steps:
             inspection=rooms.inspection,
             registries=rooms.registries,
         )
-        self.sandbox_links = SandboxLinks(rooms.links, self.egress)
+        self.turns = Turns()
+        self.sandbox_links = SandboxLinks(state.registry, paths, rooms.links, self.egress)
         self.guest_memory = GuestMemory(agents, machines.default_limits)
         self.crash_checkpoints = CrashCheckpoints(paths, storage.trash)
         self.suspend_checkpoints = SuspendCheckpoints(paths, storage.trash, rooms.layers, storage.checksums)

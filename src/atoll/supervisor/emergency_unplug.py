@@ -147,6 +147,8 @@ class Emergency:
         mark = UnplugMark(at=time.time(), reason=self._reason, stopped=tuple(stopped))
         try:
             write_atomically(self._paths.unplug_mark(row.sandbox_id), msgspec.json.encode(mark))
+            # After the mark: a supervisor that goes on looks for marks when this has changed.
+            write_atomically(self._paths.unplug_stamp, b"")
         except OSError as error:
             problems.append(f"no mark could be written, so its next supervisor will not know of it: {error}")
             return False

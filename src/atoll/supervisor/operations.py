@@ -54,6 +54,7 @@ class Sleeps:
             checkpoints=steps.suspend_checkpoints,
             plans=steps.plans,
             running_machines=machines.running,
+            sandbox_links=steps.sandbox_links,
             crashes=steps.crashes,
             pauses=self.pauses,
             watcher=steps.traffic,
@@ -126,6 +127,7 @@ class Awakenings:
                 restores=self.restores,
                 starts=self.starts,
             ),
+            turns=steps.turns,
         )
 
 
@@ -300,6 +302,7 @@ def make_creation(
         agents=machines.agents,
         attachment=steps.attachment,
         pool=machines.pool,
+        turns=steps.turns,
     )
     return Creation(
         registry=state.registry,

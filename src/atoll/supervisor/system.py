@@ -23,6 +23,7 @@ from atoll.supervisor.monitors.disk_pressure import DiskPressure
 from atoll.supervisor.monitors.lease_expiry import LeaseExpiry
 from atoll.supervisor.monitors.recoveries import Recoveries
 from atoll.supervisor.monitors.schedules import Schedules
+from atoll.supervisor.monitors.sleeping_links import SleepingLinks
 from atoll.supervisor.monitors.unplug import UnplugMonitor
 from atoll.supervisor.monitors.usage import Usage
 from atoll.supervisor.operations import (
@@ -192,6 +193,7 @@ class System:
         self.recoveries = Recoveries(
             registry=self.registry, wakes=self.wakes, tasks=self.tasks, boot_s=state.clock.boot_s
         )
+        self.sleeping_links = SleepingLinks(self.registry, self._steps.sandbox_links)
         self.keeper = Keeper(self.settings.idle_exit_s, self._look)
 
     def _keep_house(self, rooms: Rooms, state: State, storage: Storage, tenants: Tenants) -> None:
@@ -298,6 +300,7 @@ class System:
         self.tasks.watch(self.automatic_snapshots.run())
         self.tasks.watch(self.recoveries.run())
         self.tasks.watch(self._steps.traffic.run(self.wakes.use))
+        self.tasks.watch(self.sleeping_links.run())
         if self._state.latency_monitor:
             self.tasks.watch(self._state.latency_monitor.run())
 

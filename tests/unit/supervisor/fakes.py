@@ -59,6 +59,7 @@ class FakeLink:
         self.is_open = True
         self.was_cut = False
         self.fail_cut = False
+        self.is_held = False
         self.egress = FakeEgress()
         self._links = links
 
@@ -92,6 +93,9 @@ class FakeLink:
 
     def release(self) -> None:
         self.calls.append("release")
+
+    async def holds_nothing(self, known: list[Flow]) -> bool:
+        return not self.is_held
 
     def end_dialled(self) -> None:
         self.calls.append("end_dialled")

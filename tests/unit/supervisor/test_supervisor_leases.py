@@ -386,6 +386,7 @@ async def test_a_network_is_changed_where_it_runs_and_where_it_sleeps(harness: H
     await harness.ask("POST", _one(made, "/suspend"))
     await harness.ask("POST", _one(made, "/network"), {"network": "internet"})
     await harness.ask("POST", _one(made, "/wake"))
+    (link,) = harness.links.open.values()
     assert link.policy == "internet"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from unittest.mock import patch
 
 from atoll.errors import EngineError, SandboxNotFoundError
 from atoll.supervisor.settings import Settings
@@ -146,11 +147,12 @@ async def test_what_a_guest_gets_while_it_is_thawed_for_a_moment_wakes_it_not(ha
 
 
 @with_harness
-async def test_suspend_and_wake_keep_memory_disk_and_link(harness: Harness) -> None:
+async def test_suspend_and_wake_keep_memory_disk_and_a_link_that_holds_a_connection(harness: Harness) -> None:
     made = await harness.create()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
     harness.machine_of(made["sandbox_id"]).memory = "remembered"
     (link,) = harness.links.open.values()
+    link.is_held = True
     assert (await harness.ask("POST", f"{one}/suspend")).json["state"] == "suspended"
     assert harness.host.machines == {}
     assert (await harness.ask("POST", f"{one}/wake")).json["state"] == "running"
@@ -196,15 +198,50 @@ async def test_a_failed_wake_leaves_the_sandbox_suspended_with_its_memory(harnes
 
 
 @with_harness
-async def test_a_wake_without_its_old_link_resets_connections(harness: Harness) -> None:
-    made = await harness.create()
+async def test_a_sleeper_without_connections_has_no_link_and_wakes_on_a_new_one(harness: Harness) -> None:
+    made = await harness.create(network="none")
     one = f"/v1/sandboxes/{made['sandbox_id']}"
-    await harness.ask("POST", f"{one}/suspend")
-    harness.system.registry.sandbox(made["sandbox_id"]).link = None
-    harness.links.open.clear()
-    await harness.ask("POST", f"{one}/wake")
+    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
     (link,) = harness.links.open.values()
-    assert "reset 1" in link.calls
+    link.egress.names.known = {"198.18.0.1": "example.com"}
+    await harness.asleep(made)
+    assert (harness.links.open, sandbox.link, sandbox.row.link_id) == ({}, None, None)
+    await harness.ask("POST", f"{one}/wake")
+    (new,) = harness.links.open.values()
+    assert new is not link
+    assert new.egress.names.known == {"198.18.0.1": "example.com"}
+    assert new.policy == "none"
+    assert "reset 1" in new.calls
+    assert sandbox.row.link_id == new.link_id
+
+
+@with_harness
+async def test_a_link_is_let_go_once_the_last_connection_of_its_sleeper_has_ended(harness: Harness) -> None:
+    made = await harness.create()
+    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    (link,) = harness.links.open.values()
+    link.is_held = True
+    await harness.asleep(made)
+    await harness.system.sleeping_links.look()
+    assert sandbox.row.link_id == link.link_id
+    link.is_held = False
+    async with sandbox.lock:
+        await harness.system.sleeping_links.look()
+    assert sandbox.row.link_id == link.link_id, "an operation may need it"
+    await harness.system.sleeping_links.look()
+    assert harness.links.open == {}
+    assert harness.system.registry.sandbox(made["sandbox_id"]).row.link_id is None
+
+
+@with_harness
+async def test_a_link_that_cannot_be_removed_does_not_keep_a_sleeper_from_waking(harness: Harness) -> None:
+    made = await harness.create()
+    (link,) = harness.links.open.values()
+    with patch.object(link, "holds_nothing", side_effect=OSError("it is gone")):
+        await harness.asleep(made)
+    assert list(harness.links.open.values()) == [link]
+    assert (await harness.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/wake")).status == 200
+    assert list(harness.links.open.values()) == [link]
 
 
 @with_harness

@@ -128,9 +128,10 @@ async def test_one_that_is_of_no_use_costs_only_time(harness: Harness) -> None:
 @with_prestarted_machines
 async def test_a_network_that_cannot_be_taken_is_left_to_the_engine(harness: Harness) -> None:
     made = await harness.create()
+    (link,) = harness.links.open.values()
+    link.is_held = True
     await harness.asleep(made)
     prestarted = await prestarted_of(harness)
-    link = harness.system.registry.sandbox(made["sandbox_id"]).link
     with patch.object(link, "open_uplink", side_effect=OSError("not here")):
         assert (await harness.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/resume")).status == 200
     assert harness.host.methods(prestarted.machine_id) == ["prestart", "kill_prestarted", "start"]

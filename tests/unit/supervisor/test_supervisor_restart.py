@@ -90,15 +90,19 @@ async def test_guests_that_may_stand_still_go_on_beside_each_other_and_nobody_wa
 
 
 @with_harness
-async def test_a_suspended_sandbox_keeps_its_link_over_a_restart(harness: Harness) -> None:
+async def test_a_guest_that_slept_over_a_restart_is_told_that_its_connections_ended(harness: Harness) -> None:
     made = await harness.create()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
-    await harness.ask("POST", f"{one}/suspend")
     (link,) = harness.links.open.values()
+    link.is_held = True
+    await harness.asleep(made)
+    assert list(harness.links.open.values()) == [link]
     await harness.crash()
     await harness.start()
+    assert harness.links.open == {}
     await harness.ask("POST", f"{one}/wake")
-    assert list(harness.links.open.values()) == [link]
+    (new,) = harness.links.open.values()
+    assert "reset 1" in new.calls
 
 
 @with_harness

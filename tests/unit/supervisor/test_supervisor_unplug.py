@@ -207,6 +207,7 @@ def test_a_mark_that_a_client_left_counts(restarted: bool) -> None:
         if restarted:
             await harness.crash()
         path.write_bytes(msgspec.json.encode(UnplugMark(at=5.0, reason="by hand")))
+        harness.system.paths.unplug_stamp.touch()
         if restarted:
             await harness.start()
         sandbox = harness.system.registry.sandbox(made["sandbox_id"])
@@ -224,6 +225,7 @@ def test_a_mark_that_a_client_left_counts(restarted: bool) -> None:
 async def test_a_damaged_mark_counts(harness: Harness) -> None:
     made = await harness.create()
     harness.system.paths.unplug_mark(made["sandbox_id"]).write_bytes(b"{")
+    harness.system.paths.unplug_stamp.touch()
     sandbox = harness.system.registry.sandbox(made["sandbox_id"])
     await harness.until(lambda: sandbox.row.unplugged is not None)
 

@@ -12,7 +12,7 @@ from atoll.sdk._async.link import AsyncLink, ref
 from atoll.sdk._io_async import sleep
 from atoll.types import SandboxInfo, SandboxPage, SandboxState, check_choice, check_number, copied
 
-_PAGE = 100
+_PAGE = 1000
 _LOGS_POLL_S = 0.5
 
 

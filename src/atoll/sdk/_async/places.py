@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _Value = TypeVar("_Value")
 _Headers = tuple[tuple[str, str], ...]
 _CONNECT_S = 30.0
-DIAL_S = 180.0
+DIAL_S = 600.0
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from atoll.sdk._sync.link import Link, ref
 from atoll.sdk._io_sync import sleep
 from atoll.types import SandboxInfo, SandboxPage, SandboxState, check_choice, check_number, copied
 
-_PAGE = 100
+_PAGE = 1000
 _LOGS_POLL_S = 0.5
 
 

@@ -14,10 +14,10 @@ from atoll.supervisor.api.requests import caller_of
 from atoll.supervisor.lifecycle.callers import Callers
 from atoll.supervisor.lifecycle.create import Creation
 from atoll.supervisor.lifecycle.idempotency import KeyedRequests
-from atoll.supervisor.lifecycle.info import info_of
+from atoll.supervisor.lifecycle.info import info_of, infos_of
 from atoll.supervisor.lifecycle.kill import Kills
-from atoll.supervisor.listing import page
 from atoll.supervisor.logs import read_page
+from atoll.supervisor.state.listing import page
 from atoll.supervisor.state.paths import Paths
 from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.state.tasks import Tasks
@@ -66,10 +66,10 @@ def sandbox_routes(
     async def listed(request: Request) -> Response:
         query = request.query_params
         states = [state for state in query.get("state", "").split(",") if state]
-        infos = [info_of(sandbox, quotas) for sandbox in registry.sandboxes()]
         return json_answer(
             page(
-                infos,
+                registry.sandboxes(),
+                infos_of(quotas),
                 states=states,
                 metadata=metadata_of(query.getlist("metadata")),
                 team=query.get("team"),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import os
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.boot import Boots
     from atoll.supervisor.lifecycle.callers import Caller
     from atoll.supervisor.lifecycle.egress_control import EgressControl
+    from atoll.supervisor.lifecycle.turns import Turns
     from atoll.supervisor.lifecycle.warm_machine import Warm
     from atoll.supervisor.lifecycle.warm_pool import WarmPool
     from atoll.supervisor.machines.agent_client import Agents
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.rows import SandboxRow
     from atoll.supervisor.storage.images import ImageFacts
     from atoll.supervisor.tenants.quotas import TeamQuotas
-
-# A boot waits for processes to start half of its time. More boots at once would only make all of them slower.
-_BOOTS_PER_PROCESSOR = 2
 
 
 class FirstMachines:
@@ -47,6 +43,7 @@ class FirstMachines:
         agents: Calls the guests' agents.
         attachment: Gives the sandboxes their machines.
         pool: Warm machines.
+        turns: Bounds how many boot at once.
     """
 
     def __init__(
@@ -62,6 +59,7 @@ class FirstMachines:
         agents: Agents,
         attachment: Attachment,
         pool: WarmPool,
+        turns: Turns,
     ) -> None:
         self._registry = registry
         self._paths = paths
@@ -73,8 +71,7 @@ class FirstMachines:
         self._agents = agents
         self._attachment = attachment
         self._pool = pool
-        # Not for copies: depending on what its guest was doing at the checkpoint, a copy may take long.
-        self._boots_at_once = asyncio.Semaphore(_BOOTS_PER_PROCESSOR * (os.cpu_count() or 1))
+        self._turns = turns
 
     async def start(self, row: SandboxRow, facts: ImageFacts, caller: Caller, *, warm: bool) -> Sandbox:
         """Start the sandbox of a row, and store the row.
@@ -128,7 +125,7 @@ class FirstMachines:
 
     async def _boot(self, row: SandboxRow, caller: Caller) -> Sandbox:
         with self._registry.pins.during(row.sandbox_id, row.image_digest):
-            async with self._boots_at_once, contextlib.AsyncExitStack() as undo:
+            async with self._turns.turn(), contextlib.AsyncExitStack() as undo:
                 caller.check()
                 directory = self._paths.sandbox(row.sandbox_id)
                 directory.mkdir(mode=0o700)

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
+
+from atoll.errors import AtollError
+from atoll.supervisor.lifecycle.checkpoint_files import read_flows
 
 if TYPE_CHECKING:
     from atoll.network import Link, Links
     from atoll.supervisor.lifecycle.egress_control import EgressControl
+    from atoll.supervisor.state.paths import Paths
+    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.sandbox import Sandbox
+
+_log = logging.getLogger(__name__)
 
 
 class SandboxLinks:
     """Finds and prepares the links of sandboxes.
 
     Args:
+        registry: The sandboxes.
+        paths: Where their checkpoints are.
         links: All links of the home.
         egress: Sets their policies.
     """
 
-    def __init__(self, links: Links, egress: EgressControl) -> None:
+    def __init__(self, registry: Registry, paths: Paths, links: Links, egress: EgressControl) -> None:
+        self._registry = registry
+        self._paths = paths
         self._links = links
         self._egress = egress
 
@@ -28,6 +40,24 @@ class SandboxLinks:
         if link is None and sandbox.row.link_id is not None:
             link = await self._links.adopt(sandbox.row.link_id)
         return link
+
+    async def let_go(self, sandbox: Sandbox) -> None:
+        """Remove the link of a sleeping sandbox, unless it holds a connection. The caller holds the lock.
+
+        The sandbox wakes on another link, where its guest has the same address.
+        """
+        link = sandbox.link
+        if link is None or sandbox.row.state != "suspended" or sandbox.row.relayering:
+            return
+        try:
+            if not await link.holds_nothing(read_flows(self._paths.checkpoint(sandbox.sandbox_id))):
+                return
+            # Before it is gone: what no row names is removed by the next supervisor.
+            await self._registry.change(sandbox, link_id=None)
+            sandbox.link = None
+            await link.aclose()
+        except (AtollError, OSError) as error:
+            _log.warning("cannot remove the network of a suspended sandbox: %s", error)
 
     def forget(self, sandbox: Sandbox) -> None:
         """Forget what was counted about a sandbox that is gone for ever."""

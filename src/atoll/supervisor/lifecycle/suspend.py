@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.crashes import Crashes
     from atoll.supervisor.lifecycle.pause import PausedWatcher, Pauses
     from atoll.supervisor.lifecycle.run_plans import RunPlans
+    from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
     from atoll.supervisor.lifecycle.stop import PowerOff
     from atoll.supervisor.lifecycle.suspend_checkpoint import SuspendCheckpoints
     from atoll.supervisor.machines.running_machines import RunningMachines
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.operation_log import Operations
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry
-    from atoll.supervisor.state.rows import OperationKind, SandboxRow
+    from atoll.supervisor.state.rows import OperationKind
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
@@ -43,6 +44,7 @@ class Suspends:
         checkpoints: Writes them.
         plans: How machines run.
         running_machines: Ends the machines.
+        sandbox_links: Removes the links that hold no connection.
         crashes: Handles guests that end meanwhile.
         pauses: Thaws a paused sandbox that is to be stopped.
         watcher: Is told of a sandbox that stays paused.
@@ -59,6 +61,7 @@ class Suspends:
         checkpoints: SuspendCheckpoints,
         plans: RunPlans,
         running_machines: RunningMachines,
+        sandbox_links: SandboxLinks,
         crashes: Crashes,
         pauses: Pauses,
         watcher: PausedWatcher,
@@ -71,6 +74,7 @@ class Suspends:
         self._checkpoints = checkpoints
         self._plans = plans
         self._running_machines = running_machines
+        self._sandbox_links = sandbox_links
         self._crashes = crashes
         self._pauses = pauses
         self._watcher = watcher
@@ -118,7 +122,7 @@ class Suspends:
             await running.alive(running.machine.prepare(), sandbox.sandbox_id)
         await self._checkpoints.begin(sandbox)
         await self.fall_asleep(sandbox)
-        return partial(self._end, running, sandbox.row)
+        return partial(self._end, sandbox, running)
 
     async def _stop(self, sandbox: Sandbox) -> Rest:
         if sandbox.row.state != "paused":
@@ -175,11 +179,13 @@ class Suspends:
             self._watcher.watch(sandbox, running)
         await self._checkpoints.undo(sandbox)
 
-    async def _end(self, running: RunningMachine, row: SandboxRow) -> None:
+    async def _end(self, sandbox: Sandbox, running: RunningMachine) -> None:
         """End the machine of a sandbox that now sleeps. At the same time, compute its memory's checksums."""
+        row = sandbox.row
         checkpoint = self._paths.checkpoint(row.sandbox_id)
         machines = self._running_machines
         await asyncio.gather(machines.end(running), machines.write_checksums(checkpoint, row.sandbox_id))
+        await self._sandbox_links.let_go(sandbox)
         machines.prestarted_machines.expect(self._plans.of(row))
 
 

@@ -126,6 +126,10 @@ class Unplugs:
         self._cut(sandbox)
         await self._store(sandbox, unplugged, sandbox.row.state == "paused")
 
+    def marks_stamp(self) -> int:
+        """See ``UnplugMarks.stamp``."""
+        return self._marks.stamp()
+
     def heed(self, sandbox: Sandbox, *, was_cut: bool = False) -> bool:
         """Begin again what an earlier supervisor, or a client in its place, has begun. ``settle`` ends it.
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.restore import Restores
     from atoll.supervisor.lifecycle.start import Starts
     from atoll.supervisor.lifecycle.stop import PowerOff
+    from atoll.supervisor.lifecycle.turns import Turns
     from atoll.supervisor.state.drain_gate import DrainGate
     from atoll.supervisor.state.leases import Columns, Leases
     from atoll.supervisor.state.registry import Registry
@@ -37,6 +38,7 @@ class Wakes:
         power_off: Drops the memory of sandboxes.
         crash_recovery: Recovers crashed sandboxes.
         gate: Refuses to wake any while the home is drained.
+        turns: Bounds how many wake at once.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Wakes:
         power_off: PowerOff,
         crash_recovery: CrashRecovery,
         gate: DrainGate,
+        turns: Turns,
     ) -> None:
         self._registry = registry
         self._leases = leases
@@ -63,6 +66,7 @@ class Wakes:
         self._power_off = power_off
         self._crash_recovery = crash_recovery
         self._gate = gate
+        self._turns = turns
 
     async def use(self, sandbox: Sandbox) -> RunningMachine:
         """Make the sandbox run so that it can be used, whether it is paused, suspended or crashed.
@@ -141,7 +145,9 @@ class Wakes:
                 await self._pauses.thaw(sandbox, columns)
         elif sandbox.row.state in ("suspended", "crashed"):
             with self._gate.passing(), self._quotas.running(sandbox.row):
-                await self._revive(sandbox, columns, by_hand=by_hand, automatic=automatic, memory=memory)
+                async with self._turns.turn():
+                    check_plugged("wake", sandbox)  # it may have waited
+                    await self._revive(sandbox, columns, by_hand=by_hand, automatic=automatic, memory=memory)
         return sandbox.require_running()
 
     async def _revive(

@@ -32,6 +32,8 @@ class UnplugMonitor:
         self._alarms = alarms
         self._unplugs = unplugs
         self._tasks = tasks
+        # Of now: the supervisor's start looks at all marks.
+        self._seen = unplugs.marks_stamp()
 
     def start(self) -> None:
         """Begin to wait and to look, until the supervisor stops."""
@@ -56,7 +58,10 @@ class UnplugMonitor:
 
     async def _look(self) -> None:
         while True:
-            for sandbox in self._registry.sandboxes():
-                if self._unplugs.heed(sandbox):
-                    self._tasks.spawn(self._unplugs.settle(sandbox))
+            # First, so that a mark that is written meanwhile is found the next time.
+            if (stamp := self._unplugs.marks_stamp()) != self._seen:
+                self._seen = stamp
+                for sandbox in self._registry.sandboxes():
+                    if self._unplugs.heed(sandbox):
+                        self._tasks.spawn(self._unplugs.settle(sandbox))
             await asyncio.sleep(_LOOK_S)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError, SandboxNotFoundError
@@ -13,6 +14,7 @@ from atoll.network import SHORTAGES
 from atoll.supervisor.lifecycle.kill import Kills
 from atoll.supervisor.lifecycle.unplug import Unplugs
 from atoll.supervisor.recovery.gc import LeftoverCollector
+from atoll.supervisor.recovery.sleepers import undisturbed
 from atoll.supervisor.state.rows import OperationRow, SandboxRow
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.storage.checksums import CHECKSUMS_FILE
@@ -21,7 +23,7 @@ from atoll.types import SandboxState
 
 if TYPE_CHECKING:
     from atoll.network import Links
-    from atoll.snapshots import Layers
+    from atoll.snapshots import Layers, Stack
     from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.recovery.adoption import Adoption
     from atoll.supervisor.recovery.row_repair import RowRepair
@@ -88,15 +90,19 @@ class Reconcile:
         A sandbox that fails does not keep the others from being adopted.
         """
         begun = {row.sandbox_id: row for row in await self._operations.cut_short()}
-        left = self._registry.sandboxes()
+        everything = self._registry.sandboxes()
+        rows = [each.row for each in everything if each.sandbox_id not in begun]
+        asleep = await asyncio.to_thread(undisturbed, rows, self._paths)
+        left = [each for each in everything if each.sandbox_id not in asleep]
         # At the same time: a guest that may be frozen has 10 s to answer, and these would add up.
         async with asyncio.TaskGroup() as all_of_them:
             for each in left:
                 all_of_them.create_task(self._one_of_all(each, begun.get(each.sandbox_id)))
+        # Before layers that no row knows are removed: one of them may be all that a sandbox has.
+        await self._settle_freezes(everything)
         for sandbox in left:
-            # Before layers that no row knows are removed: one of them may be all that a sandbox has.
-            await self._settle_freeze(sandbox)
-        self._links.sweep([link_id for one in left if (link_id := one.row.link_id) is not None])
+            await self._let_go(sandbox)
+        self._links.sweep([link_id for one in everything if (link_id := one.row.link_id) is not None])
         for layer_id in await asyncio.to_thread(self._layers.remove_unfinished):
             _log.info("removed the unfinished layer %s", layer_id)
         for removed in await self._leftovers.collect():
@@ -109,23 +115,47 @@ class Reconcile:
         for operation in begun.values():
             await self._operations.close(operation, self._state(operation.sandbox_id))
 
-    async def _settle_freeze(self, sandbox: Sandbox) -> None:
-        disk, stack = self._paths.disk(sandbox.sandbox_id, sandbox.row.disk), sandbox.row.stack
-        if sandbox.running is not None or not disk.is_dir():
-            return
-        layers = self._layers
-        try:
-            found = await asyncio.to_thread(layers.undo_unknown_freeze, disk, stack)
-        except (AtollError, OSError) as error:
-            _log.warning("cannot undo the freeze of sandbox %s's disk yet: %s", sandbox.sandbox_id, error)
-            # The next mount tries this again. Until this supervisor ends, the layer is not erased.
-            if (layer_id := layers.noted_freeze(disk)) is not None:
-                self._unsettled.enter_context(self._registry.pins.during(layer_id))
-            return
-        if found != stack:
+    async def _let_go(self, sandbox: Sandbox) -> None:
+        """Give up the link of a sleeping sandbox: its connections have ended with the earlier supervisor.
+
+        On another link its guest is told so when it wakes. One whose sleep was only a moment may still have
+        clients.
+        """
+        row = sandbox.row
+        if row.state == "suspended" and row.link_id is not None and not row.relayering:
+            await self._repair.change(sandbox, link_id=None)
+
+    async def _settle_freezes(self, sandboxes: Iterable[Sandbox]) -> None:
+        # In one thread for all of them: handing over one by one would take most of the time.
+        unsettled = await asyncio.to_thread(
+            lambda: [
+                (sandbox, found)
+                for sandbox in sandboxes
+                if sandbox.running is None and (found := self._settled(sandbox.row)) != sandbox.row.stack
+            ]
+        )
+        for sandbox, found in unsettled:
+            if isinstance(found, Exception):
+                self._keep_unsettled(sandbox.row, found)
+                continue
             _log.warning("sandbox %s uses a layer that its row did not name", sandbox.sandbox_id)
             sandbox.row = sandbox.row.but(stack=found)
             await self._repair.change(sandbox)
+
+    def _settled(self, row: SandboxRow) -> Stack | Exception:
+        """The stack of a sandbox without a machine, once an unknown freeze of its disk is undone."""
+        disk = self._paths.disk(row.sandbox_id, row.disk)
+        try:
+            return self._layers.undo_unknown_freeze(disk, row.stack) if disk.is_dir() else row.stack
+        except (AtollError, OSError) as error:
+            return error
+
+    def _keep_unsettled(self, row: SandboxRow, error: Exception) -> None:
+        _log.warning("cannot undo the freeze of sandbox %s's disk yet: %s", row.sandbox_id, error)
+        # The next mount tries this again. Until this supervisor ends, the layer is not erased.
+        disk = self._paths.disk(row.sandbox_id, row.disk)
+        if (layer_id := self._layers.noted_freeze(disk)) is not None:
+            self._unsettled.enter_context(self._registry.pins.during(layer_id))
 
     async def _finish_kills(self) -> None:
         """Erase the sandboxes that were being killed.

@@ -22,6 +22,7 @@ class Paths:
         self.volumes = home.volumes
         self.machines = home.run / "m"
         self.roots = home.run / "roots"
+        self.unplug_stamp = home.run / "unplugged"
         self.forks = home.run / "forks"
         self.forks_pages = home.run / "pages"
 

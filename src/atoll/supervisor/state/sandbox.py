@@ -8,7 +8,7 @@ from atoll.engines import MemoryReadings
 from atoll.errors import InternalError
 from atoll.supervisor.state.locks import SandboxLock
 from atoll.supervisor.state.rows import SandboxRow
-from atoll.types import Recovery, SandboxInfo, Unplugged
+from atoll.types import Recovery, SandboxInfo, SandboxState, Unplugged
 
 if TYPE_CHECKING:
     from atoll.network import Link
@@ -63,6 +63,8 @@ class Sandbox:
         self.memory_untold = False
         self.untold: Recovery | None = None
         self.dialled = False
+        # Rows of sleepers seldom change, and very many may be listed at once.
+        self._told: tuple[SandboxRow, SandboxInfo] | None = None
 
     @property
     def sandbox_id(self) -> str:
@@ -84,10 +86,21 @@ class Sandbox:
             raise InternalError(f"sandbox {self.sandbox_id} has no machine", sandbox_id=self.sandbox_id)
         return self.running
 
+    @property
+    def state(self) -> SandboxState:
+        """Its state for clients: a machine's unexpected end counts before its row says so."""
+        running = self.running
+        ended = running is not None and running.gone.is_set() and not running.leaving
+        return "crashed" if ended else self.row.state
+
     def info(self) -> SandboxInfo:
-        """The information for clients: a machine's unexpected end counts before its row says so."""
-        running, row = self.running, self.row.but(unplugged=self.unplugged)
+        """The information for clients, with that state."""
+        running, row = self.running, self.row
+        if self.unplugging is not None:
+            row = row.but(unplugged=self.unplugged)
         if running is not None and running.gone.is_set() and not running.leaving:
             reason = with_losses(row, crash_reason(row, running))
             return row.but(state="crashed", reason=reason).info()
-        return row.info()
+        if self._told is None or self._told[0] is not row:
+            self._told = row, row.info()
+        return self._told[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,10 +33,22 @@ class UnplugMarks:
 
     Args:
         path: Returns the path of a sandbox's mark.
+        stamp: Changes when another process has written marks.
     """
 
-    def __init__(self, path: Callable[[str], Path]) -> None:
+    def __init__(self, path: Callable[[str], Path], stamp: Path) -> None:
         self._path = path
+        self._stamp = stamp
+
+    def stamp(self) -> int:
+        """Return a number that changes when another process has written marks.
+
+        Looking for the marks themselves would cost too much where very many sandboxes sleep.
+        """
+        try:
+            return os.stat(self._stamp).st_mtime_ns
+        except OSError:
+            return 0
 
     def read(self, sandbox_id: str) -> UnplugMark | None:
         """Return the mark of a sandbox, if there is one. A damaged one counts."""

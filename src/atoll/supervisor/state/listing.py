@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from atoll.errors import InvalidSpecError
+from atoll.supervisor.state.rows import SandboxRow
+from atoll.supervisor.state.sandbox import Sandbox
 from atoll.types import SandboxInfo, SandboxPage
 
 LIMIT_MAX = 1000
 
 
 def page(
-    infos: Iterable[SandboxInfo],
+    sandboxes: Iterable[Sandbox],
+    told: Callable[[Sandbox], SandboxInfo],
     *,
     states: Collection[str] = (),
     metadata: Mapping[str, str] | None = None,
@@ -26,6 +29,9 @@ def page(
     The cursor names the last sandbox shown, so pages neither repeat nor omit a sandbox that exists
     throughout.
 
+    Args:
+        told: Returns what is shown of a sandbox.
+
     Raises:
         InvalidSpecError: The limit or the cursor is invalid.
     """
@@ -33,30 +39,26 @@ def page(
         raise InvalidSpecError(f"limit is {limit}", hint=f"give 1 to {LIMIT_MAX}")
     after = _decode(cursor) if cursor else (0.0, "")
     wanted = metadata or {}
-    matching = sorted(
-        (
-            info
-            for info in infos
-            if _key(info) > after and team in (None, info.team) and _matches(info, states, wanted)
-        ),
-        key=_key,
-    )
-    shown = matching[:limit]
-    return SandboxPage(sandboxes=shown, cursor=_encode(shown[-1]) if len(matching) > limit else None)
+    matching = []
+    for sandbox in sandboxes:
+        row = sandbox.row
+        key = (row.created_at, row.sandbox_id)
+        if key > after and team in (None, row.team) and _matches(sandbox, states, wanted):
+            matching.append((*key, sandbox))
+    matching.sort()
+    shown = [sandbox for _, _, sandbox in matching[:limit]]
+    infos = [told(sandbox) for sandbox in shown]
+    return SandboxPage(sandboxes=infos, cursor=_encode(shown[-1].row) if len(matching) > limit else None)
 
 
-def _key(info: SandboxInfo) -> tuple[float, str]:
-    return info.created_at, info.sandbox_id
-
-
-def _matches(info: SandboxInfo, states: Collection[str], metadata: Mapping[str, str]) -> bool:
-    if states and info.state not in states:
+def _matches(sandbox: Sandbox, states: Collection[str], metadata: Mapping[str, str]) -> bool:
+    if states and sandbox.state not in states:
         return False
-    return all(info.metadata.get(name) == value for name, value in metadata.items())
+    return all(sandbox.row.metadata.get(name) == value for name, value in metadata.items())
 
 
-def _encode(info: SandboxInfo) -> str:
-    return base64.urlsafe_b64encode(f"{info.created_at!r} {info.sandbox_id}".encode()).decode()
+def _encode(row: SandboxRow) -> str:
+    return base64.urlsafe_b64encode(f"{row.created_at!r} {row.sandbox_id}".encode()).decode()
 
 
 def _decode(cursor: str) -> tuple[float, str]:

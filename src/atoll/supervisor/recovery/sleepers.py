@@ -1,0 +1,30 @@
+"""Finds the sandboxes that only sleep, of which there may be very many."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from atoll.supervisor.state.paths import Paths
+from atoll.supervisor.state.rows import SandboxRow
+
+
+def undisturbed(rows: Iterable[SandboxRow], paths: Paths) -> set[str]:
+    """Return the ids of sleeping sandboxes whose directories have all that they need, and nothing else.
+
+    Their rows must be of sandboxes for which no operation was cut short. Nothing has to be recovered for them.
+    """
+    checkpoint = paths.checkpoint("").name
+    may_be = {paths.console("").name, paths.row("").name, paths.decisions("").name}
+    return {row.sandbox_id for row in rows if _is_undisturbed(row, str(paths.sandboxes), checkpoint, may_be)}
+
+
+def _is_undisturbed(row: SandboxRow, sandboxes: str, checkpoint: str, may_be: set[str]) -> bool:
+    if row.state != "suspended" or row.engine_disk or row.relayering or row.link_id is not None:
+        return False
+    try:
+        names = set(os.listdir(f"{sandboxes}/{row.sandbox_id}"))
+    except OSError:
+        return False
+    needed = {row.disk, checkpoint} if row.has_memory else {row.disk}
+    return needed <= names <= needed | may_be
