@@ -210,10 +210,8 @@ class System:
             steps=(
                 ("ending warm machines", self.pool.drain),
                 ("forgetting steps of builds", partial(forget_steps, self.templates)),
-                (
-                    "erasing images without a name, and leftovers",
-                    partial(self.leftovers.collect, images=True),
-                ),
+                ("erasing images without a name", partial(self.leftovers.collect, images=True)),
+                ("erasing snapshots", partial(self.automatic_snapshots.tidy, newest_only=True)),
             ),
             tell=state.journal.tell,
             unix_s=state.clock.unix_s,

@@ -9,6 +9,7 @@ from atoll.protocol import (
     DIAL_LIMIT_BYTES,
     DialAnswer,
     DialRequest,
+    DrainRequest,
     ErrorBody,
     decode_answer,
     decode_request,
@@ -53,3 +54,10 @@ def test_a_full_disk_is_a_lack_of_space_wherever_it_happened() -> None:
     assert isinstance(ours(OSError(errno.EDQUOT, "x")), NoSpaceError)
     for other in (OSError(errno.EIO, "x"), NoSpaceError("x"), ValueError("x")):
         assert ours(other) is other
+
+
+def test_a_drain_waits_for_ever_or_for_a_time_that_is_one() -> None:
+    assert DrainRequest().check().timeout_s is None
+    assert DrainRequest(timeout_s=5).check().timeout_s == 5
+    with pytest.raises(InvalidSpecError, match="timeout_s"):
+        DrainRequest(timeout_s=0).check()

@@ -162,3 +162,23 @@ def test_the_setting_is_a_percentage() -> None:
     for wrong in ("-1", "51", "x", "nan"):
         with pytest.raises(InvalidSpecError):
             read_settings({"ATOLL_DISK_LOW_PERCENT": wrong})
+
+
+@with_harness
+async def test_of_the_snapshots_that_were_made_by_themselves_the_newest_stays(harness: Harness) -> None:
+    made = await harness.create(lifecycle={"snapshot_every_s": 300})
+    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    automatic = harness.system.automatic_snapshots
+    await automatic.look()
+    for _ in range(3):
+        harness.boot_s += 301
+        machine = harness.machine_of(sandbox.sandbox_id)
+        machine.cpu_s = (machine.cpu_s or 0.0) + 300
+        await automatic.look()
+        await harness.until(lambda: not harness.system.tasks.busy)
+    await harness.ask("POST", f"/v1/sandboxes/{sandbox.sandbox_id}/snapshots", {"name": "mine"})
+    before = harness.system.registry.snapshots()
+    assert [row.automatic for row in before] == [True, True, True, False]
+    await automatic.tidy(newest_only=True)
+    after = [row.snapshot_id for row in harness.system.registry.snapshots()]
+    assert after == [row.snapshot_id for row in before[2:]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
@@ -105,8 +106,12 @@ class AutomaticSnapshots:
                 async with asyncio.timeout(_STATS_S):
                     await self._look_at(sandbox, running)
 
-    async def tidy(self) -> None:
-        """Remove the snapshots made here that are not kept any more, unless something stands on them."""
+    async def tidy(self, *, newest_only: bool = False) -> None:
+        """Remove the snapshots made here that are not kept any more, unless something stands on them.
+
+        Args:
+            newest_only: Keep only the newest of each sandbox, because the disk is nearly full.
+        """
         owners = {
             sandbox_id: one.row
             for one in self._registry.sandboxes()
@@ -123,6 +128,8 @@ class AutomaticSnapshots:
             old = (
                 list(made)
                 if owner is None
+                else surplus(made, 1, math.inf)
+                if newest_only
                 else surplus(made, owner.lifecycle.snapshots_kept, self._clock.unix_s())
             )
             for snapshot_id in old:
