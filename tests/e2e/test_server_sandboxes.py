@@ -12,6 +12,7 @@ from typing import Any
 import e2b
 import pytest
 from e2b import AsyncSandbox, Sandbox, SandboxQuery, SandboxState
+from tests.e2e.command_line import said
 from tests.e2e.server import Server, serving
 
 import atoll
@@ -251,6 +252,16 @@ def test_what_a_sandbox_may_reach_is_told_as_it_was_given_and_an_update_replaces
         with pytest.raises(e2b.SandboxException, match="400.*ALL_TRAFFIC"):
             sandbox.update_network({"allow_out": ["example.com"]})
         assert sandbox.get_info().network == told
+
+
+def test_public_traffic_that_is_not_allowed_closes_the_ports() -> None:
+    closed: Any = {"allow_public_traffic": False}
+    with killed(Sandbox.create(timeout=600, network=closed)) as sandbox:
+        assert sandbox.traffic_access_token
+        assert atoll.Sandbox.get(sandbox.sandbox_id).ports == "closed"
+    made = said("create", "--ports", "closed", "--team", "default")
+    assert "ports      closed" in said("info", made).splitlines()
+    said("kill", made)
 
 
 def test_a_request_is_judged_as_e2b_would(server: Server) -> None:
