@@ -95,7 +95,7 @@ def test_a_list_goes_over_all_pages_and_stops_at_its_limit(supervisor: FakeSuper
     supervisor.api.routes[LIST] = page
     assert len(list(Sandbox.list(state=["running", "paused"], metadata={"a": "b c&d"}))) == 5
     asked = [path for method, path in supervisor.api.requests if path.startswith("/v1/sandboxes?")]
-    assert asked[0] == "/v1/sandboxes?limit=100&state=running%2Cpaused&metadata=a%3Db%20c%26d"
+    assert asked[0] == "/v1/sandboxes?limit=1000&state=running%2Cpaused&metadata=a%3Db%20c%26d"
     assert len(asked) == 3
     assert len(list(Sandbox.list(limit=3))) in (3, 4)
 
