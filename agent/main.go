@@ -74,6 +74,8 @@ func carryImage() {
 	if err := guest.Carry("/run", "/tmp"); err != nil {
 		fmt.Fprintf(os.Stderr, "%s image: %v\n", time.Now().UTC().Format(time.RFC3339), err)
 	}
+	// Without it, only root may ask to stay awake.
+	_ = guest.OfferKeepAwake()
 }
 
 func serve(address, host string) error {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"atoll/agent/fault"
 	"atoll/agent/files"
@@ -31,7 +32,8 @@ type API struct {
 	Console  io.Writer // the sandbox's log; nil tells nobody
 
 	services service.Services
-	initMu   sync.Mutex // one init at a time
+	waiting  atomic.Int64 // clients that wait for a program's end
+	initMu   sync.Mutex   // one init at a time
 }
 
 type handler func(http.ResponseWriter, *http.Request) error

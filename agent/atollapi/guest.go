@@ -132,6 +132,7 @@ func (a *API) stats(w http.ResponseWriter, _ *http.Request) error {
 	count, memory := system.Usage()
 	answer(w, http.StatusOK, map[string]any{
 		"processes": count, "memory_bytes": memory, "generation": a.Settings.Generation(),
+		"waiting": a.waiting.Load(), "keep_awake_s": a.System.KeepAwake(time.Now()),
 	})
 	return nil
 }

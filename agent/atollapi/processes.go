@@ -4,6 +4,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -16,6 +17,9 @@ import (
 )
 
 const aliveEvery = 15 * time.Second
+
+// waitedTag begins the tag of a program for whose end its client waits, with nothing else to do.
+const waitedTag = "exec-"
 
 type startRequest struct {
 	Argv      []string          `json:"argv"`
@@ -43,6 +47,10 @@ func (a *API) start(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer follower.Close()
+	if strings.HasPrefix(spec.Tag, waitedTag) {
+		a.waiting.Add(1)
+		defer a.waiting.Add(-1)
+	}
 	patience, _ := strconv.Atoi(r.URL.Query().Get("patience_ms"))
 	stream(w, r, p, follower, time.Duration(patience)*time.Millisecond)
 	return nil

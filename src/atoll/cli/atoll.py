@@ -27,6 +27,7 @@ SECTIONS = {
         "stats": "Show what sandboxes use.",
         "top": "Show what all sandboxes use, again and again.",
         "limits": "Change what a sandbox may use.",
+        "keep-awake": "Have an idle sandbox stay awake for a while.",
         "lease": "Set how long a sandbox may run.",
         "kill": "End sandboxes and erase them.",
     },

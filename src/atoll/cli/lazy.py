@@ -108,7 +108,7 @@ class LazyGroup(Group):
         """Import one command. Returns None if no command has that name."""
         if cmd_name not in self._names:
             return None
-        module = importlib.import_module(f"{self._package}.{cmd_name}")
+        module = importlib.import_module(f"{self._package}.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
         return command
 

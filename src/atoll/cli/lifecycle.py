@@ -21,18 +21,20 @@ class Length(click.ParamType):  # type: ignore[type-arg] # generic only in its n
     Args:
         off: Whether ``off`` is allowed.
         least_s: The shortest length that is allowed.
+        off_s: What ``off`` means.
     """
 
     name = "length"
 
-    def __init__(self, *, off: bool = True, least_s: float = 0.0) -> None:
+    def __init__(self, *, off: bool = True, least_s: float = 0.0, off_s: float | None = None) -> None:
         self._off = off
         self._least_s = least_s
+        self._off_s = off_s
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | None:
         """Return the seconds."""
         if value == "off" and self._off:
-            return None
+            return self._off_s
         try:
             length_s = seconds_of(value)
         except InvalidSpecError as error:
@@ -41,6 +43,24 @@ class Length(click.ParamType):  # type: ignore[type-arg] # generic only in its n
             more = f"{self._least_s:g}s or more"
             self.fail(f"{value!r} is too short: give {more}{', or off' if self._off else ''}", param, ctx)
         return length_s
+
+
+_IDLE_OPTIONS = (
+    click.option(
+        "--idle-suspend",
+        "idle_suspend_s",
+        type=Length(off_s=0.0),
+        metavar="LENGTH",
+        help="Suspend it when it has been idle for so long, like 10m; default: the home's, or never.",
+    ),
+    click.option(
+        "--idle-pause",
+        "idle_pause_s",
+        type=Length(off_s=0.0),
+        metavar="LENGTH",
+        help="Pause it when it has been idle for so long, like 30s; any use thaws it.",
+    ),
+)
 
 
 def lifecycle_options(command: F) -> F:
@@ -66,6 +86,7 @@ def lifecycle_options(command: F) -> F:
             metavar="LENGTH",
             help="Make snapshots by itself this far apart, like 5m, while something changes; default: none.",
         ),
+        *_IDLE_OPTIONS,
         click.option("--no-auto-resume", is_flag=True, help="Once it sleeps, only `atoll resume` wakes it."),
         click.option(
             "--wake-lease",
@@ -104,6 +125,8 @@ def lifecycle(options: Mapping[str, Any]) -> Lifecycle:
         snapshot_every_s=options["snapshot_every_s"],
         snapshots_kept=options["snapshots_kept"],
         auto_recover=options["auto_recover"],
+        idle_pause_s=options["idle_pause_s"],
+        idle_suspend_s=options["idle_suspend_s"],
     )
 
 
@@ -129,3 +152,20 @@ def lease_shown(info: SandboxInfo) -> str:
             f"none while it is {info.state}; {how.timeout_s:g} s once it runs, then {how.on_timeout}{woken}"
         )
     return f"none{woken}"
+
+
+def idle_shown(info: SandboxInfo) -> str | None:
+    """Describe when an idle sandbox sleeps, or why one sleeps; None if there is nothing to say."""
+    if info.state in ("paused", "suspended"):
+        return _CAUSES.get(info.sleep_cause or "")
+    if info.idle is None:
+        return None
+    ends = [
+        f"{what} at {moment(at)}"
+        for what, at in (("paused", info.idle.pauses_at), ("suspended", info.idle.suspends_at))
+        if at is not None
+    ]
+    return f"since {moment(info.idle.since)} ({info.idle.last}); if it stays so, {' and '.join(ends)}"
+
+
+_CAUSES = {"request": "a client asked for it", "idle": "it was idle", "lease": "its lease ended"}

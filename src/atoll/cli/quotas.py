@@ -57,6 +57,13 @@ _OPTIONS: tuple[tuple[str, str, click.ParamType, str, str], ...] = (  # type: ig
     ("--disk", "disk_mib", _COUNT, "MIB", "Disk of all sandboxes, snapshots, volumes and images together."),
     ("--builds", "builds", _COUNT, "N", "Template builds at a time."),
     ("--lease", "timeout_s", _MostLength(), "LENGTH", "The longest lease, like 90s, 10m or 2h."),
+    (
+        "--idle",
+        "idle_s",
+        _MostLength(least_s=1),
+        "LENGTH",
+        "The longest that a sandbox is idle and not suspended.",
+    ),
     ("--requests", "requests_s", _AMOUNT, "N", "Requests per second to a server."),
 )
 

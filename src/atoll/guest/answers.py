@@ -64,9 +64,15 @@ class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What is running in the guest, without the agent."""
+    """What is running in the guest, without the agent.
+
+    ``waiting`` counts the commands for whose end a client waits. ``keep_awake_s`` is for how long a program
+    inside wants the sandbox to stay awake.
+    """
 
     processes: _Count
+    waiting: _Count = 0
+    keep_awake_s: Annotated[float, Meta(ge=0)] = 0.0
     memory_bytes: _Count = 0
     generation: _Count = 0
 

@@ -69,3 +69,11 @@ class Cable:
             OSError: The link is closed.
         """
         return veth.traffic(self._counters)
+
+    def payload_bytes(self) -> int:
+        """Return the bytes that the guest has received and sent beyond the headers of packets, as a measure.
+
+        Raises:
+            OSError: The link is closed.
+        """
+        return veth.payload_bytes(self._counters)

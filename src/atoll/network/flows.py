@@ -23,6 +23,12 @@ _STATES = 1 << _ESTABLISHED | 1 << _FIN_WAIT1 | 1 << _FIN_WAIT2 | 1 << _CLOSE_WA
 _SYN_RECEIVED, _LAST_ACK, _CLOSING = 3, 9, 11
 _OPEN = _STATES | 1 << _SYN_RECEIVED | 1 << _LAST_ACK | 1 << _CLOSING
 _HELD = 1 << _ESTABLISHED | 1 << _CLOSE_WAIT
+# The attribute with a connection's ``tcp_info``, and the request for it. Of that: the milliseconds since data
+# was sent, data was received and an acknowledgement was received; how many segments with data came and went.
+_DIAG_BYTES, _DIAG_INFO, _WITH_INFO = 72, 2, 1 << 1
+_INFO = struct.Struct("=44xI4xII92xII")
+_ACKNOWLEDGED_MS = 2000
+_FROM_GUEST = (RELAY_PORT, DNS_PORT)
 _ACK_FLAG = 0x10
 _ANY_COOKIE = (1 << 64) - 1
 _FEW = 16
@@ -104,13 +110,40 @@ class Dialled:
         self._ports = set()
 
 
+def unanswered_s(kernel: NetlinkSocket) -> float | None:
+    """Return how long ago the newest question was asked that has no answer yet; None if there is none.
+
+    It is what one side of a connection sent after the other side's last data: the client's of a dialled
+    connection, and the guest's of one to the outside. ``kernel`` was opened in the edge.
+
+    Raises:
+        OSError: The kernel cannot list connections.
+    """
+    request = Message(_DIAG_BY_FAMILY, DUMP, _request(_HELD, bytes(_ID_BYTES), _WITH_INFO))
+    ages = [age for body in kernel.ask(request) if (age := _unanswered_ms(body)) is not None]
+    return min(ages) / 1000 if ages else None
+
+
+def _unanswered_ms(body: bytes) -> int | None:
+    info = next((value for kind, value in netlink.attributes(body[_DIAG_BYTES:]) if kind == _DIAG_INFO), b"")
+    if len(info) < _INFO.size:
+        return None
+    sent_ms, received_ms, heard_ms, received, sent = _INFO.unpack_from(info)
+    if _ports(body)[0] in _FROM_GUEST:
+        return received_ms if received and (not sent or received_ms < sent_ms) else None
+    # In one tick of the kernel's clock both times are the same. What acknowledges a question that came after an
+    # answer comes a moment later; a keepalive comes after many seconds.
+    again = sent_ms == received_ms and 0 < received_ms - heard_ms < _ACKNOWLEDGED_MS
+    return sent_ms if sent and (not received or sent_ms < received_ms or again) else None
+
+
 def _dialled(kernel: NetlinkSocket, states: int = _STATES) -> list[bytes]:
     bodies = kernel.ask(Message(_DIAG_BY_FAMILY, DUMP, _request(states, bytes(_ID_BYTES))))
-    return [body for body in bodies if _ports(body)[0] not in (RELAY_PORT, DNS_PORT)]
+    return [body for body in bodies if _ports(body)[0] not in _FROM_GUEST]
 
 
-def _request(states: int, socket_id: bytes) -> bytes:
-    return struct.pack("=BBBxI", socket.AF_INET, socket.IPPROTO_TCP, 0, states) + socket_id
+def _request(states: int, socket_id: bytes, more: int = 0) -> bytes:
+    return struct.pack("=BBBxI", socket.AF_INET, socket.IPPROTO_TCP, more, states) + socket_id
 
 
 def _socket_id(own_port: int, port: int) -> bytes:

@@ -13,7 +13,7 @@ from atoll.network.cable import Cable
 from atoll.network.dnsclient import Nameservers
 from atoll.network.edge import EdgeSockets, Pins
 from atoll.network.egress import Egress, Outside
-from atoll.network.flows import Dialled, Flow, challenge
+from atoll.network.flows import Dialled, Flow, challenge, unanswered_s
 from atoll.network.forwarder import NameForwarder
 from atoll.network.inspection import Grant, Inspected, Inspection
 from atoll.network.names import NameTable
@@ -185,6 +185,14 @@ class Link(Cable):
             OSError: The link's namespaces are gone.
         """
         return self._relay.flows() + await asyncio.to_thread(edge.dialled_flows, self._pins)
+
+    def unanswered_s(self) -> float | None:
+        """Return how long ago a client or the guest asked what has not been answered; None if nothing.
+
+        Raises:
+            OSError: The kernel cannot list connections, or the link is closed.
+        """
+        return unanswered_s(self._diag)
 
     async def reset_connections(self, gone: Iterable[Flow] = ()) -> None:
         """Reset every TCP connection between the guest and the outside.

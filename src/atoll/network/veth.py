@@ -38,6 +38,8 @@ _NEW_ROUTE = 24
 _NEW_NEIGHBOUR = 28
 
 _IFF_UP = 1
+# Of a TCP segment: Ethernet, IPv4, and TCP with the options that Linux uses.
+_HEADERS_BYTES = 14 + 20 + 32
 _LINK_ADDRESS, _LINK_NAME, _LINK_MTU, _LINK_INFO, _LINK_STATS, _LINK_FAMILIES = 1, 3, 4, 18, 23, 26
 _LINK_NETNS_FD, _LINK_GSO_BYTES = 28, 41
 _INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
@@ -118,11 +120,30 @@ def traffic(kernel: NetlinkSocket) -> tuple[int, int]:
     Raises:
         OSError: The pair is gone.
     """
+    _, _, received, sent = _counters(kernel)
+    return sent, received
+
+
+def payload_bytes(kernel: NetlinkSocket) -> int:
+    """Return the bytes that the guest has received and sent, without headers; ``kernel`` is as in ``traffic``.
+
+    A keepalive and an empty acknowledgement have none.
+
+    Raises:
+        OSError: The pair is gone.
+    """
+    packets_in, packets_out, bytes_in, bytes_out = _counters(kernel)
+    # Their sum may decrease: packets of other protocols have smaller headers.
+    return bytes_in + bytes_out - _HEADERS_BYTES * (packets_in + packets_out)
+
+
+def _counters(kernel: NetlinkSocket) -> tuple[int, int, int, int]:
+    """The packets received and sent by the edge's interface, then the bytes."""
     (body,) = kernel.ask(Message(_GET_LINK, 0, _interface()))
     for kind, value in netlink.attributes(body[16:]):
         if kind == _LINK_STATS:
-            _, _, received, sent = struct.unpack_from("=4Q", value)
-            return sent, received
+            packets_in, packets_out, bytes_in, bytes_out = struct.unpack_from("=4Q", value)
+            return packets_in, packets_out, bytes_in, bytes_out
     raise OSError(f"the kernel does not count the traffic of {EDGE_INTERFACE}")
 
 

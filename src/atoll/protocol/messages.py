@@ -153,6 +153,12 @@ class TimeoutRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     extend_only: bool = False
 
 
+class KeepAwakeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/sandboxes/REF/keep-awake``: the sandbox counts as active for so many seconds."""
+
+    seconds: float
+
+
 class NetworkRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of ``POST /v1/sandboxes/REF/network``: what the sandbox may reach from now on.
 

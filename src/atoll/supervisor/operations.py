@@ -27,7 +27,9 @@ from atoll.supervisor.lifecycle.stop import PowerOff
 from atoll.supervisor.lifecycle.suspend import Suspends
 from atoll.supervisor.lifecycle.unplug import Unplugs
 from atoll.supervisor.lifecycle.wake import Wakes
+from atoll.supervisor.monitors.idleness import IdleMonitor
 from atoll.supervisor.settings import Settings
+from atoll.supervisor.state.idleness import Tiers
 from atoll.supervisor.storage.fsck import Fsck
 from atoll.supervisor.storage.images import image_is_there
 from atoll.supervisor.storage.stored_records import StoredRecords
@@ -153,6 +155,31 @@ def _discards(state: State, storage: Storage, machines: Machines, steps: Steps) 
         trash=storage.trash,
         layer_gc=storage.layer_gc,
         crash_checkpoints=steps.crash_checkpoints,
+    )
+
+
+def make_idle_monitor(
+    settings: Settings,
+    state: State,
+    machines: Machines,
+    tenants: Tenants,
+    steps: Steps,
+    sleeps: Sleeps,
+    awakenings: Awakenings,
+) -> IdleMonitor:
+    """Make what puts idle sandboxes to sleep."""
+    return IdleMonitor(
+        default=Tiers(settings.idle_pause_s or None, settings.idle_suspend_s or None),
+        idle_most_s=lambda team: tenants.teams.quotas_of(team).idle_s,
+        registry=state.registry,
+        history=steps.history,
+        pauses=sleeps.pauses,
+        suspends=sleeps.suspends,
+        wakes=awakenings.wakes,
+        agents=machines.agents,
+        tasks=state.tasks,
+        clock=state.clock,
+        tell=state.journal.tell,
     )
 
 

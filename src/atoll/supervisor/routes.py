@@ -40,7 +40,7 @@ def make_api(system: System, stopping: Stopping) -> ASGIApp:
         tasks=system.tasks,
     )
     routes = [*stable, *_sandbox_routes(system), *_stored_routes(system), *_tenant_routes(system)]
-    return make_app(routes, system.keeper)
+    return make_app(routes, system.keeper, system.idle.asked)
 
 
 def _sandbox_routes(system: System) -> list[Route]:
@@ -77,6 +77,7 @@ def _sandbox_routes(system: System) -> list[Route]:
             limits=system.limits,
             defaults=system.defaults,
             leases=system.leases,
+            idle=system.idle,
             rollback=system.rollback,
             gate=system.drain_gate,
         ),

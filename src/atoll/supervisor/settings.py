@@ -35,6 +35,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         pool_size: ``ATOLL_POOL_SIZE``: warm machines to keep for each image in use, and one for what is
             restored; 0 keeps none.
         idle_exit_s: ``ATOLL_IDLE_EXIT_S``: seconds without a running sandbox or a client until it exits.
+        idle_pause_s: ``ATOLL_IDLE_PAUSE_S``: idle seconds until a sandbox is paused whose lifecycle does not say;
+            0 is never.
+        idle_suspend_s: ``ATOLL_IDLE_SUSPEND_S``: the same until it is suspended.
         agent_timeout_s: ``ATOLL_AGENT_TIMEOUT_S``: time limit of each call to a guest agent, in seconds.
         restores_at_once: ``ATOLL_RESTORES``: how many machines one fork restores at the same time.
         disk: ``ATOLL_DISK``: ``auto`` uses the best kind of disk that the home can have, ``engine`` the
@@ -61,6 +64,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     pool_size: int = 1
     idle_exit_s: float = 60.0
+    idle_pause_s: float = 0.0
+    idle_suspend_s: float = 0.0
     agent_timeout_s: float = 10.0
     restores_at_once: int = msgspec.field(default_factory=lambda: restores_for(processors()))
     disk: str = "auto"
@@ -112,6 +117,8 @@ _LOG_LEVELS = ("debug", "info", "warning", "error")
 _VARIABLES: dict[str, tuple[str, type]] = {
     "ATOLL_POOL_SIZE": ("pool_size", int),
     "ATOLL_IDLE_EXIT_S": ("idle_exit_s", float),
+    "ATOLL_IDLE_PAUSE_S": ("idle_pause_s", float),
+    "ATOLL_IDLE_SUSPEND_S": ("idle_suspend_s", float),
     "ATOLL_AGENT_TIMEOUT_S": ("agent_timeout_s", float),
     "ATOLL_RESTORES": ("restores_at_once", int),
     "ATOLL_DISK": ("disk", str),
@@ -151,15 +158,16 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         raise InvalidSpecError(f"ATOLL_RESTORES is {settings.restores_at_once}", hint="give 1 or more")
     for name in ("idle_exit_s", "agent_timeout_s", "image_gib"):
         if not 0 < getattr(settings, name) < _MOST:
-            variable = next(variable for variable, (field, _) in _VARIABLES.items() if field == name)
             raise InvalidSpecError(
-                f"{variable} is {getattr(settings, name):g}", hint=f"give more than 0 and less than {_MOST:g}"
+                f"{_variable(name)} is {getattr(settings, name):g}",
+                hint=f"give more than 0 and less than {_MOST:g}",
             )
-    if not 0 <= settings.checksum_mib_s < _MOST:
-        raise InvalidSpecError(
-            f"ATOLL_CHECKSUM_MIB_S is {settings.checksum_mib_s:g}",
-            hint=f"give 0 or more and less than {_MOST:g}",
-        )
+    for name in ("checksum_mib_s", "idle_pause_s", "idle_suspend_s"):
+        if not 0 <= getattr(settings, name) < _MOST:
+            raise InvalidSpecError(
+                f"{_variable(name)} is {getattr(settings, name):g}",
+                hint=f"give 0 or more and less than {_MOST:g}",
+            )
     if not 0 <= settings.disk_low_percent <= _LOW_MOST:
         raise InvalidSpecError(
             f"ATOLL_DISK_LOW_PERCENT is {settings.disk_low_percent:g}", hint=f"give 0 to {_LOW_MOST:g}"
@@ -180,3 +188,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         hint = f"give {', '.join(_LOG_LEVELS[:-1])} or {_LOG_LEVELS[-1]}"
         raise InvalidSpecError(f"ATOLL_LOG is {settings.log_level!r}", hint=hint)
     return settings
+
+
+def _variable(name: str) -> str:
+    return next(variable for variable, (field, _) in _VARIABLES.items() if field == name)

@@ -33,6 +33,7 @@ from atoll.supervisor.operations import (
     make_creation,
     make_diffs,
     make_fsck,
+    make_idle_monitor,
     make_kills,
     make_promotions,
     make_relayer,
@@ -95,6 +96,7 @@ class System:
         self.diffs = make_diffs(rooms, state, machines, steps)
         self.pauses, self.suspends = sleeps.pauses, sleeps.suspends
         self.wakes, self.rollback = awakenings.wakes, awakenings.rollback
+        self.idle = make_idle_monitor(settings, state, machines, tenants, steps, sleeps, awakenings)
         self.creation = make_creation(rooms, state, storage, machines, tenants, steps)
         self.snapshots, self.forks = copies.snapshots, copies.forks
         self.templates = Templates(
@@ -169,7 +171,7 @@ class System:
             cgroups=rooms.cgroups,
         )
         self._reconcile = self._make_reconcile(rooms, state, storage, machines)
-        self.dialling = Dialling(self.registry, self.wakes, self.tasks)
+        self.dialling = Dialling(self.registry, self.wakes, self.tasks, self.idle.used)
         self.dial_socket = DialSocket(self.home.dial_socket, self.dialling)
         self.schedules = Schedules(
             registry=self.registry,
@@ -286,6 +288,7 @@ class System:
         self._relayer.end_cut_short()
         self._unplug_monitor.start()
         self.leases.start()
+        self.idle.start()
         self.history.start()
         if self.settings.checksum_mib_s:
             self._storage.background_checksums.start()

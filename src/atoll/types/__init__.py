@@ -46,7 +46,7 @@ from atoll.types.given import (
 )
 from atoll.types.images import ImageAccess, ImageInfo, RegistryLogin
 from atoll.types.lengths import seconds_of
-from atoll.types.lifecycle import Lifecycle, OnTimeout
+from atoll.types.lifecycle import Idle, Lifecycle, OnTimeout, SleepCause
 from atoll.types.limits import NO_LIMIT, Limits
 from atoll.types.notebook import Rows, html_output, html_table
 from atoll.types.processes import ExecResult, MemoryKill, Output, ProcessInfo, TerminalSize
@@ -141,6 +141,7 @@ __all__ = [
     "GuestPath",
     "HOST_NAME",
     "HealthCheck",
+    "Idle",
     "ImageAccess",
     "Inject",
     "Mcp",
@@ -188,6 +189,7 @@ __all__ = [
     "ServiceRun",
     "ServiceSpec",
     "ServiceState",
+    "SleepCause",
     "SnapshotFailure",
     "SnapshotInfo",
     "StartCommand",

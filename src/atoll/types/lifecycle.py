@@ -11,6 +11,9 @@ from atoll.types.given import check_choice, check_number
 OnTimeout = Literal["kill", "suspend", "stop"]
 """What a lease's end does: erase the sandbox, put it to sleep, or end its processes and keep its disk."""
 
+SleepCause = Literal["request", "idle", "lease"]
+"""Why a sandbox is paused or suspended: a client asked for it, it was idle, or its lease ended."""
+
 
 # A number that no calendar can show is not a moment.
 _MOST_S = 1e9
@@ -24,7 +27,9 @@ class Lifecycle(
     omit_defaults=True,
     forbid_unknown_fields=True,
 ):
-    """The lease of a sandbox: how long it runs unless it is extended.
+    """How long a sandbox runs: until its lease ends, or until it is idle.
+
+    Both idle times count from its last activity, see the guide's page on how long a sandbox runs.
 
     Args:
         timeout_s: Seconds that it may run from its start, and from each resume or wake. None is no lease.
@@ -32,6 +37,10 @@ class Lifecycle(
             disk, ``"stop"`` ends its processes and keeps its disk.
         auto_resume: Any use wakes it. If False, it sleeps until ``resume``, whatever is requested of it.
         wake_timeout_s: The lease after a use has woken it, in seconds. None is ``timeout_s``.
+        idle_pause_s: Seconds without activity until it is paused. Any use thaws it, even without
+            ``auto_resume``. 0 is never. None is the home's ``ATOLL_IDLE_PAUSE_S``, which is never unless set.
+        idle_suspend_s: Seconds without activity until it is suspended. 0 is never. None is the home's
+            ``ATOLL_IDLE_SUSPEND_S``, which is never unless set.
         snapshot_every_s: While it runs, a snapshot is made by itself when this many seconds have passed since
             the last one and something has changed. None makes none; 300 suits a sandbox that is kept.
         snapshots_kept: How many of the newest of these snapshots are kept. One an hour for a day and one a day
@@ -44,6 +53,8 @@ class Lifecycle(
     on_timeout: OnTimeout = "kill"
     auto_resume: bool = True
     wake_timeout_s: float | None = None
+    idle_pause_s: float | None = None
+    idle_suspend_s: float | None = None
     snapshot_every_s: float | None = None
     snapshots_kept: int = 3
     auto_recover: bool | None = None
@@ -64,6 +75,10 @@ class Lifecycle(
             if value is not None:
                 hint = "give 0 to 1,000,000,000 seconds, or None for no lease"
                 check_number(name, value, least=0, most=_MOST_S, hint=hint)
+        for name in ("idle_pause_s", "idle_suspend_s"):
+            value = getattr(self, name)
+            if value is not None:
+                check_number(name, value, least=0, most=_MOST_S, hint="give seconds, or 0 for never")
         if self.snapshot_every_s is not None:
             hint = "give 1 to 1,000,000,000 seconds, or None for no snapshots"
             check_number("snapshot_every_s", self.snapshot_every_s, least=1, most=_MOST_S, hint=hint)
@@ -71,3 +86,23 @@ class Lifecycle(
         check_number("snapshots_kept", self.snapshots_kept, least=1, most=1000, whole=True, hint=hint)
         check_choice("on_timeout", self.on_timeout, get_args(OnTimeout))
         return self
+
+
+class Idle(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
+    """How idle a sandbox is that sleeps when it is idle. Times are Unix seconds.
+
+    Args:
+        since: When its last activity was noticed; a moment ago while it works.
+        last: What that was: ``"start"``, ``"use"`` by a client, an ``"operation"`` on it, the ``"processor"``,
+            ``"traffic"`` on its network, a ``"request"`` over it that has no answer yet, a ``"command"`` whose
+            caller waits for its end, or ``"keep_awake"``.
+        pauses_at: When it will be paused if nothing happens until then. None is never, or it is paused already.
+        suspends_at: When it will be suspended if nothing happens until then. None is never.
+        awake_until: Until when ``keep_awake`` makes it count as active; None if nobody asked for that.
+    """
+
+    since: float
+    last: str
+    pauses_at: float | None = None
+    suspends_at: float | None = None
+    awake_until: float | None = None

@@ -11,7 +11,7 @@ from atoll.errors import InvalidSpecError
 from atoll.types.brief import brief
 from atoll.types.egress import EgressPolicy, check_network
 from atoll.types.given import check_choice, check_kind, check_text, check_texts, copied
-from atoll.types.lifecycle import Lifecycle
+from atoll.types.lifecycle import Idle, Lifecycle, SleepCause
 from atoll.types.limits import Limits
 from atoll.types.notebook import html_of
 from atoll.types.services import ServiceSpec, check_services
@@ -253,6 +253,9 @@ class SandboxInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=
     crashed), and ``ends_at`` when its lease ends, if it has one. ``has_memory`` is False when a sleeping
     sandbox kept only its disk, and its processes are gone.
 
+    ``sleep_cause`` says why a paused or suspended one sleeps; None if that was not recorded. ``idle`` says how
+    idle an awake one is, and when it will sleep; None if it does not sleep by itself.
+
     ``recovered`` describes the newest crash after which it continued. It concerns the current run if its
     ``at`` is not before ``started_at``. ``unplugged`` says since when it is cut off, and why; None means that
     it is not.
@@ -292,6 +295,8 @@ class SandboxInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=
     limits_in_force: Limits = Limits()
     services: tuple[ServiceSpec, ...] = ()
     ports: Ports = "open"
+    sleep_cause: SleepCause | None = None
+    idle: Idle | None = None
 
     def __repr__(self) -> str:
         return brief(self, "sandbox_id", "name", "state", "image")

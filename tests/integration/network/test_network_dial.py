@@ -8,7 +8,7 @@ import pytest
 from tests.integration.network.testbed import Guest, NetworkTestbed, nowhere, serving
 
 from atoll.host import in_netns
-from atoll.network import Links, netlink
+from atoll.network import Link, Links, netlink
 from atoll.network.addresses import GUEST_ADDRESS, INTERFACE_INDEX
 from atoll.network.netlink import ACK, Message, NetlinkSocket, attribute
 
@@ -116,3 +116,42 @@ async def test_a_prepared_link_has_its_address_again(testbed: NetworkTestbed) ->
                 await guest.link.dial(5000, 0.2)
             await guest.link.prepare()
             (await guest.link.dial(5000, 90)).close()
+
+
+async def test_a_question_without_an_answer_is_seen_in_both_directions(testbed: NetworkTestbed) -> None:
+    loop = asyncio.get_running_loop()
+
+    async def asks(link: Link, expected: bool) -> None:
+        while (link.unanswered_s() is not None) != expected:  # noqa: ASYNC110 - the kernel has no event
+            await asyncio.sleep(0.01)
+
+    async with testbed.guest() as guest:
+        with guest.listen(5000) as listener, await guest.link.dial(5000, 90) as dialled:
+            accepted, _ = listener.accept()
+            with accepted:
+                assert guest.link.unanswered_s() is None
+                await loop.sock_sendall(dialled, b"question")
+                await asks(guest.link, True)
+                await asyncio.sleep(0.05)
+                await asyncio.to_thread(accepted.sendall, b"answer")
+                await asks(guest.link, False)
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        asked.set()
+        await answer.wait()
+        writer.write(b"answer")
+        await writer.drain()
+        await reader.read()
+
+    async with testbed.guest() as guest, serving(slow) as port:
+        with await guest.connect(testbed.public, port) as connected:
+            await asyncio.sleep(0.05)
+            await asyncio.to_thread(connected.sendall, b"question")
+            await asked.wait()
+            await asks(guest.link, True)
+            await asyncio.sleep(0.05)
+            answer.set()
+            assert await asyncio.to_thread(connected.recv, 100) == b"answer"
+            await asks(guest.link, False)

@@ -123,7 +123,7 @@ def test_the_help_lists_every_command_once_under_a_title(capsys: pytest.CaptureF
     assert len(COMMANDS) == sum(len(section) for section in SECTIONS.values())
     for title, section in SECTIONS.items():
         below = said.partition(f"\n{title}:\n")[2].partition("\n\n")[0]
-        assert re.findall(r"^  ([a-z]+) ", below, re.MULTILINE) == list(section)
+        assert re.findall(r"^  ([a-z-]+) ", below, re.MULTILINE) == list(section)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from atoll.errors import AtollError, ImageNotFoundError, QuotaError
+from atoll.errors import AgentError, AtollError, ImageNotFoundError, QuotaError
 from atoll.guest import AgentStats, GuestInit
 from atoll.host import TreeChecksums, TreeUse, remove_tree, tree_use
 from atoll.images import Image
@@ -56,6 +56,7 @@ class FakeLink:
         self.ceiling: Policy | None = None
         self.calls: list[str] = []
         self.received = 0
+        self.asked_s: float | None = None
         self.is_open = True
         self.was_cut = False
         self.fail_cut = False
@@ -102,6 +103,12 @@ class FakeLink:
 
     def traffic(self) -> tuple[int, int]:
         return self.received, 0
+
+    def payload_bytes(self) -> int:
+        return self.received
+
+    def unanswered_s(self) -> float | None:
+        return self.asked_s
 
     async def flows(self) -> list[Flow]:
         return [Flow(1, "192.0.2.1", 2)]
@@ -356,6 +363,7 @@ class FakeAgents:
         self.fail_after: int | None = None
         self.deaf = False
         self.flushed = 0
+        self.waiting = 0
 
     async def ready(self, link: FakeLink) -> None:
         await asyncio.sleep(0)
@@ -380,4 +388,6 @@ class FakeAgents:
         pass
 
     async def stats(self, link: FakeLink) -> AgentStats:
-        return AgentStats(processes=3)
+        if self.waiting < 0:
+            raise AgentError("it does not answer")
+        return AgentStats(processes=3, waiting=self.waiting)

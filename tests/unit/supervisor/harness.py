@@ -83,7 +83,10 @@ class Harness:
             agents=cast(Any, self.agents),
         )
         self.system = System(
-            self.home, self.settings, rooms, clock=Clock(self._tick, lambda: self.boot_s, self.boot)
+            self.home,
+            self.settings,
+            rooms,
+            clock=Clock(self._tick, lambda: self.boot_s, self.boot, lambda: self.boot_s),
         )
         self.stopping = Stopping()
         self.app = make_api(self.system, self.stopping)

@@ -6,7 +6,7 @@ import click
 
 from atoll import Sandbox
 from atoll.cli.lazy import Command
-from atoll.cli.lifecycle import lease_shown
+from atoll.cli.lifecycle import idle_shown, lease_shown
 from atoll.cli.limits import described
 from atoll.cli.network import network_shown
 from atoll.cli.options import json_option, sandbox_argument
@@ -75,6 +75,8 @@ def _lines(info: SandboxInfo) -> list[tuple[str, str]]:
         ("disk", _disk(info)),
         ("snapshot", info.snapshot_id or "-"),
     ]
+    if (idle := idle_shown(info)) is not None:
+        lines.append(("asleep" if info.idle is None else "idle", idle))
     if info.unplugged is not None:
         lines.append(("unplugged", f"{moment(info.unplugged.at)}: {info.unplugged.reason}"))
     every_s, failed = info.lifecycle.snapshot_every_s, info.snapshot_failed

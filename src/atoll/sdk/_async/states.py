@@ -14,10 +14,10 @@ from atoll.protocol import (
     RollbackRequest,
     SnapshotRequest,
     SuspendRequest,
-    TimeoutRequest,
     UnplugRequest,
 )
 from atoll.sdk._async.agent import AsyncAgent
+from atoll.sdk._async.leases import AsyncLeases
 from atoll.sdk._async.link import LONG_S, AsyncLink, ref
 from atoll.sdk._async.listing import logged
 from atoll.sdk._async.snapshots import snapshot_ref
@@ -43,7 +43,7 @@ from atoll.types import (
 _CUTS = ("pause", "suspend", "unplug")
 
 
-class AsyncStates:
+class AsyncStates(AsyncLeases):
     """Gives a sandbox the methods that concern the whole of it, and not a program or file in it."""
 
     def __init__(self, link: AsyncLink, info: SandboxInfo) -> None:
@@ -74,26 +74,6 @@ class AsyncStates:
         """
         check_kind("limits", limits, Limits)
         await self._change("limits", LimitsRequest(limits=limits.check(), best_effort=best_effort))
-
-    async def set_timeout(self, timeout_s: float | None, *, extend_only: bool = False) -> SandboxInfo:
-        """Make the lease end ``timeout_s`` seconds from now, whatever it was.
-
-        The lifecycle says what happens then.
-
-        This holds for the current run. The next resume begins a lease of the length in the lifecycle.
-
-        Args:
-            timeout_s: Seconds. 0 ends the lease now, and None removes it.
-            extend_only: Do not change a lease that ends later or never.
-
-        Raises:
-            StateError: The sandbox sleeps. Give ``resume`` a ``timeout_s`` instead.
-            InvalidSpecError: ``timeout_s`` is not a valid length.
-            QuotaError: The team's quota does not allow such a lease.
-        """
-        Lifecycle(timeout_s=timeout_s).check()
-        body = TimeoutRequest(timeout_s=timeout_s, extend_only=extend_only)
-        return await self._link.call("POST", f"{self._path}/timeout", SandboxInfo, body, timeout_s=LONG_S)
 
     async def set_network(
         self, network: EgressPolicy, *, attributes: Mapping[str, str | None] | None = None

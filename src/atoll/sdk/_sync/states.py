@@ -15,10 +15,10 @@ from atoll.protocol import (
     RollbackRequest,
     SnapshotRequest,
     SuspendRequest,
-    TimeoutRequest,
     UnplugRequest,
 )
 from atoll.sdk._sync.agent import Agent
+from atoll.sdk._sync.leases import Leases
 from atoll.sdk._sync.link import LONG_S, Link, ref
 from atoll.sdk._sync.listing import logged
 from atoll.sdk._sync.snapshots import snapshot_ref
@@ -44,7 +44,7 @@ from atoll.types import (
 _CUTS = ("pause", "suspend", "unplug")
 
 
-class States:
+class States(Leases):
     """Gives a sandbox the methods that concern the whole of it, and not a program or file in it."""
 
     def __init__(self, link: Link, info: SandboxInfo) -> None:
@@ -75,26 +75,6 @@ class States:
         """
         check_kind("limits", limits, Limits)
         self._change("limits", LimitsRequest(limits=limits.check(), best_effort=best_effort))
-
-    def set_timeout(self, timeout_s: float | None, *, extend_only: bool = False) -> SandboxInfo:
-        """Make the lease end ``timeout_s`` seconds from now, whatever it was.
-
-        The lifecycle says what happens then.
-
-        This holds for the current run. The next resume begins a lease of the length in the lifecycle.
-
-        Args:
-            timeout_s: Seconds. 0 ends the lease now, and None removes it.
-            extend_only: Do not change a lease that ends later or never.
-
-        Raises:
-            StateError: The sandbox sleeps. Give ``resume`` a ``timeout_s`` instead.
-            InvalidSpecError: ``timeout_s`` is not a valid length.
-            QuotaError: The team's quota does not allow such a lease.
-        """
-        Lifecycle(timeout_s=timeout_s).check()
-        body = TimeoutRequest(timeout_s=timeout_s, extend_only=extend_only)
-        return self._link.call("POST", f"{self._path}/timeout", SandboxInfo, body, timeout_s=LONG_S)
 
     def set_network(
         self, network: EgressPolicy, *, attributes: Mapping[str, str | None] | None = None

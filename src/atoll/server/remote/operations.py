@@ -171,6 +171,7 @@ OPERATIONS: tuple[Operation, ...] = (
     _of_sandbox("POST", "/unplug"),
     _of_sandbox("POST", "/replug"),
     _of_sandbox("POST", "/timeout"),
+    _of_sandbox("POST", "/keep-awake"),
     _of_sandbox("POST", "/network", _network),
     _of_sandbox("POST", "/fork"),
     _of_sandbox("POST", "/rollback", _rollback),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -16,12 +17,15 @@ from atoll.supervisor.api.openapi import documentation_routes
 from atoll.supervisor.api.reply import error_answer
 from atoll.supervisor.idle import Keeper
 
+_SANDBOX = re.compile("/v1/sandboxes/([^/]+)")
 
-def make_app(routes: Iterable[Route], keeper: Keeper) -> ASGIApp:
+
+def make_app(routes: Iterable[Route], keeper: Keeper, used: Callable[[str], None]) -> ASGIApp:
     """The API with these routes.
 
     Args:
         keeper: Is told of each request: the supervisor is in use.
+        used: Is told of the sandbox of each request that is more than a question about one.
     """
     app = Starlette(
         routes=[*routes, *documentation_routes()],
@@ -30,6 +34,8 @@ def make_app(routes: Iterable[Route], keeper: Keeper) -> ASGIApp:
 
     async def noting(scope: Scope, receive: Receive, send: Send) -> None:
         keeper.note()
+        if scope["type"] == "http" and scope["method"] != "GET" and (found := _SANDBOX.match(scope["path"])):
+            used(found[1])
         await app(scope, receive, send)
 
     return noting

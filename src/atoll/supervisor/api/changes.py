@@ -9,12 +9,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from atoll.protocol import DefaultsRequest, LimitsRequest, NetworkRequest, RollbackRequest, TimeoutRequest
+from atoll.protocol import (
+    DefaultsRequest,
+    KeepAwakeRequest,
+    LimitsRequest,
+    NetworkRequest,
+    RollbackRequest,
+    TimeoutRequest,
+)
 from atoll.supervisor.api.reply import Report, answer, read_body
 from atoll.supervisor.lifecycle.defaults import Defaults
 from atoll.supervisor.lifecycle.info import info_of
 from atoll.supervisor.lifecycle.limits import LimitChanges
 from atoll.supervisor.lifecycle.rollback import Rollback
+from atoll.supervisor.monitors.idleness import IdleMonitor
 from atoll.supervisor.monitors.lease_expiry import LeaseExpiry
 from atoll.supervisor.state.drain_gate import DrainGate
 from atoll.supervisor.state.registry import Registry
@@ -63,6 +71,7 @@ def change_routes(
     limits: LimitChanges,
     defaults: Defaults,
     leases: LeaseExpiry,
+    idle: IdleMonitor,
     rollback: Rollback,
     gate: DrainGate,
 ) -> list[Route]:
@@ -80,6 +89,9 @@ def change_routes(
     async def set_timeout(sandbox: Sandbox, wanted: TimeoutRequest, _: Report) -> None:
         await leases.set_timeout(sandbox, wanted.timeout_s, extend_only=wanted.extend_only)
 
+    async def keep_awake(sandbox: Sandbox, wanted: KeepAwakeRequest, _: Report) -> None:
+        await idle.keep_awake(sandbox, wanted.seconds)
+
     async def roll_back(sandbox: Sandbox, wanted: RollbackRequest, _: Report) -> None:
         with gate.passing():
             await rollback.roll_back(sandbox, wanted.snapshot)
@@ -89,5 +101,6 @@ def change_routes(
         changes.route("network", NetworkRequest, set_network),
         changes.route("defaults", DefaultsRequest, set_defaults),
         changes.route("timeout", TimeoutRequest, set_timeout),
+        changes.route("keep-awake", KeepAwakeRequest, keep_awake),
         changes.route("rollback", RollbackRequest, roll_back),
     ]

@@ -62,6 +62,13 @@ OPERATIONS = (
         "post", f"{_ONE}/timeout", "Move the end of its lease", protocol.TimeoutRequest, types.SandboxInfo
     ),
     Operation(
+        "post",
+        f"{_ONE}/keep-awake",
+        "Have it count as active for a while",
+        protocol.KeepAwakeRequest,
+        types.SandboxInfo,
+    ),
+    Operation(
         "post", f"{_ONE}/network", "Change what it may reach", protocol.NetworkRequest, types.SandboxInfo
     ),
     Operation("post", f"{_ONE}/fork", "Create running copies", protocol.ForkRequest, list[types.SandboxInfo]),

@@ -8,6 +8,7 @@ import errno
 import logging
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 from atoll.errors import AgentError, AtollError, DeadlineError, NotFoundError
@@ -42,12 +43,16 @@ class Dialling:
         registry: The sandboxes.
         wakes: Wakes them.
         tasks: Owner of a wake, which continues if the client leaves.
+        used: Is told of each sandbox that is used.
     """
 
-    def __init__(self, registry: Registry, wakes: Wakes, tasks: Tasks) -> None:
+    def __init__(
+        self, registry: Registry, wakes: Wakes, tasks: Tasks, used: Callable[[Sandbox], None]
+    ) -> None:
         self._registry = registry
         self._wakes = wakes
         self._tasks = tasks
+        self._used = used
 
     async def dial(self, request: DialRequest) -> tuple[DialAnswer, socket.socket]:
         """A connected socket for the caller, and the answer to send with it.
@@ -62,6 +67,7 @@ class Dialling:
         """
         sandbox = self._registry.sandbox(request.sandbox)
         before = sandbox.row.recovered
+        self._used(sandbox)
         for _ in range(_TRIES):
             check_action("dial", sandbox.row.state, sandbox.sandbox_id)
             check_plugged("use", sandbox)
@@ -78,6 +84,7 @@ class Dialling:
                 continue  # it has just been put to sleep, which also ends connections that are being made
             if _usable(sandbox, running):
                 now = sandbox.row.recovered
+                self._used(sandbox)  # its wake may have taken longer than it may be idle
                 recovered = sandbox.untold if now == before else now
                 sandbox.untold, sandbox.dialled = None, True
                 return DialAnswer(sandbox_id=sandbox.sandbox_id, recovered=recovered), connection

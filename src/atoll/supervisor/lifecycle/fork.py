@@ -235,6 +235,8 @@ class Forks:
             changed_at=now_s,
             started_at=now_s,
             stopped_at=None,
+            sleep_cause=None,
+            awake_until=None,
             ends_at=None,
             ends_boot_s=None,
             disk=FIRST_DISK,

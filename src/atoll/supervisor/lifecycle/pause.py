@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
+    from atoll.types import SleepCause
 
 # A caller that pauses a guest wants it to stop now. The host stops a guest that keeps its kernel busy.
 _PAUSED_S = 0.5
@@ -26,8 +27,11 @@ _log = logging.getLogger(__name__)
 class PausedWatcher(Protocol):
     """Watches paused sandboxes, to wake those that get traffic."""
 
-    def watch(self, sandbox: Sandbox, running: RunningMachine) -> None:
-        """Watch a sandbox as long as it is paused on this running machine."""
+    def watch(self, sandbox: Sandbox, running: RunningMachine, received: int | None = None) -> None:
+        """Watch a sandbox as long as it is paused on this running machine.
+
+        ``received`` is how much it had received when its traffic began to count. None is at the first look.
+        """
 
 
 class Pauses:
@@ -56,17 +60,30 @@ class Pauses:
         """
         async with sandbox.lock:
             check_action("pause", sandbox.row.state, sandbox.sandbox_id)
-            if sandbox.row.state == "paused":
-                return
-            running = sandbox.require_running()
-            try:
-                await running.alive(running.freeze(within_s=_PAUSED_S), sandbox.sandbox_id)
+            if sandbox.row.state != "paused":
+                await self.pause_locked(sandbox)
+            elif sandbox.row.sleep_cause == "idle":
+                sandbox.require_running().hang_up()
+                await self._registry.change(sandbox, sleep_cause="request")
+
+    async def pause_locked(
+        self, sandbox: Sandbox, cause: SleepCause = "request", *, received: int | None = None
+    ) -> None:
+        """Freeze a running sandbox, and store why. The caller holds its lock.
+
+        One that is only idle keeps the connections of its clients: what comes on them thaws it. ``received``
+        is how much it had received when it was found to be idle.
+        """
+        running = sandbox.require_running()
+        try:
+            await running.alive(running.freeze(within_s=_PAUSED_S), sandbox.sandbox_id)
+            if cause != "idle":
                 running.hang_up()
-                await self._registry.change(sandbox, state="paused")
-            except BaseException:
-                await to_the_end(thaw_or_end(running))
-                raise
-        self._watcher.watch(sandbox, running)
+            await self._registry.change(sandbox, state="paused", sleep_cause=cause)
+        except BaseException:
+            await to_the_end(thaw_or_end(running))
+            raise
+        self._watcher.watch(sandbox, running, received)
 
     async def thaw(self, sandbox: Sandbox, columns: Columns) -> None:
         """Let a paused sandbox run, and change ``columns`` of its row with it. The caller holds its lock.
@@ -75,12 +92,13 @@ class Pauses:
             SandboxCrashedError: It could not be thawed.
         """
         running = sandbox.require_running()
+        cause = sandbox.row.sleep_cause
         # The row first: a supervisor that adopts a running machine thaws it if it may be frozen.
         await self._registry.change(sandbox, state="running", **columns)
         try:
             runs = await running.alive(thaw_or_end(running), sandbox.sandbox_id)
         except BaseException:
-            await to_the_end(self._registry.change(sandbox, state="paused"))
+            await to_the_end(self._registry.change(sandbox, state="paused", sleep_cause=cause))
             raise
         if not runs:
             await self._crashes.crashed_locked(sandbox, running, "it could not be thawed")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.storage.trash import Trash
+    from atoll.types import SleepCause
 
 _log = logging.getLogger(__name__)
 
@@ -59,10 +60,13 @@ class PowerOff:
         self._crashes = crashes
         self._trash = trash
 
-    async def stop(self, sandbox: Sandbox) -> Callable[[], Coroutine[Any, Any, None]]:
+    async def stop(self, sandbox: Sandbox, cause: SleepCause) -> Callable[[], Coroutine[Any, Any, None]]:
         """Flush what a running sandbox has written, and put it to sleep with only its disk.
 
         Durable on return.
+
+        Args:
+            cause: Why it is stopped.
 
         Returns the work that remains: ending the machine.
 
@@ -77,6 +81,7 @@ class PowerOff:
                 sandbox,
                 durable=True,
                 state="suspended",
+                sleep_cause=cause,
                 has_memory=False,
                 machine=None,
                 machine_id=None,

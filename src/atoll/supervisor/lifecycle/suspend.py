@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
+    from atoll.types import SleepCause
 
 Rest = Callable[[], Coroutine[Any, Any, None]]
 
@@ -99,8 +100,10 @@ class Suspends:
         async with sandbox.lock:
             await self.suspend_locked(sandbox, memory=memory)
 
-    async def suspend_locked(self, sandbox: Sandbox, *, memory: bool = True) -> None:
-        """Do what ``suspend`` does. The caller holds the sandbox's lock."""
+    async def suspend_locked(
+        self, sandbox: Sandbox, *, memory: bool = True, cause: SleepCause = "request"
+    ) -> None:
+        """Do what ``suspend`` does, and store why. The caller holds the sandbox's lock."""
         check_action("suspend", sandbox.row.state, sandbox.sandbox_id)
         if not memory:
             check_parts(sandbox.sandbox_id, engine_disk=sandbox.row.engine_disk)
@@ -113,35 +116,38 @@ class Suspends:
             async with contextlib.AsyncExitStack() as under_way:
                 kind: OperationKind = "suspend" if memory else "stop"
                 await under_way.enter_async_context(self._operations.during(sandbox.sandbox_id, kind))
-                rest = await (self._keep_memory(sandbox) if memory else self._stop(sandbox))
+                rest = await (self._keep_memory(sandbox, cause) if memory else self._stop(sandbox, cause))
                 sandbox.lock.outlast(self._tasks.spawn(_leave(rest, under_way.pop_all())))
 
-    async def _keep_memory(self, sandbox: Sandbox) -> Rest:
+    async def _keep_memory(self, sandbox: Sandbox, cause: SleepCause) -> Rest:
         running = sandbox.require_running()
         if sandbox.row.state == "running" and isinstance(running.machine, LazyMemory):
             await running.alive(running.machine.prepare(), sandbox.sandbox_id)
         await self._checkpoints.begin(sandbox)
-        await self.fall_asleep(sandbox)
+        await self.fall_asleep(sandbox, cause=cause)
         return partial(self._end, sandbox, running)
 
-    async def _stop(self, sandbox: Sandbox) -> Rest:
+    async def _stop(self, sandbox: Sandbox, cause: SleepCause) -> Rest:
         if sandbox.row.state != "paused":
-            return await self._power_off.stop(sandbox)
+            return await self._power_off.stop(sandbox, cause)
         paused_at = sandbox.row.stopped_at
         # The guest has to run for a moment to write its caches to the disk.
         await self._pauses.thaw(sandbox, {})
         try:
-            return await self._power_off.stop(sandbox)
+            return await self._power_off.stop(sandbox, cause)
         except BaseException:
             await to_the_end(self._pauses.freeze_again(sandbox, paused_at))
             raise
 
-    async def fall_asleep(self, sandbox: Sandbox, *, briefly: bool = False) -> None:
+    async def fall_asleep(
+        self, sandbox: Sandbox, *, briefly: bool = False, cause: SleepCause = "request"
+    ) -> None:
         """Put a running or paused sandbox, whose checkpoint was begun, to sleep. Its machine is left.
 
         Args:
             briefly: Keep the lease and the clients' connections, and make nothing durable but a disk that the
                 engine keeps: it is in the checkpoint.
+            cause: Why it sleeps.
         """
         durable = not briefly or sandbox.row.engine_disk
         running = sandbox.require_running()
@@ -158,7 +164,13 @@ class Suspends:
             # Until here the frozen guest could go on. From here on the checkpoint on the disk counts.
             more: Columns = {"relayering": True} if briefly else NO_LEASE
             await self._registry.change(
-                sandbox, durable=durable, state="suspended", machine=None, machine_id=None, **more
+                sandbox,
+                durable=durable,
+                state="suspended",
+                sleep_cause=cause,
+                machine=None,
+                machine_id=None,
+                **more,
             )
         except BaseException:
             await to_the_end(self._undo(sandbox, running, paused=paused))

@@ -207,7 +207,8 @@ class AutomaticSnapshots:
             began_s = self._clock.boot_s()
             try:
                 before = await self._read(sandbox.require_running())
-                made = await self._snapshots.make_if_free(sandbox, needs_bytes=_needs_bytes(watch.base))
+                with sandbox.idleness.unnoticed():
+                    made = await self._snapshots.make_if_free(sandbox, needs_bytes=_needs_bytes(watch.base))
             except (AtollError, OSError) as error:
                 watch.turns.failed(every_s, self._clock.boot_s())
                 if _is_wanted(sandbox) and not isinstance(error, SandboxCrashedError | SandboxNotFoundError):

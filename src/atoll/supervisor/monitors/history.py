@@ -52,6 +52,10 @@ class Past:
         """When its last sample was taken, in Unix seconds; 0 if there is none."""
         return self.samples[-1].at if self.samples else 0.0
 
+    def cpu_s(self, machine_id: str, since_s: float) -> float | None:
+        """The processor time that this machine had used, if it was measured since then."""
+        return self._cpu_s if self._machine_id == machine_id and self._at_s >= since_s else None
+
     def cpu_percent(self, machine_id: str, cpu_s: float | None, vcpus: float, now_s: float) -> float | None:
         """How much of its processors a machine used since the last call, in percent.
 
@@ -115,6 +119,11 @@ class History:
             for sample in (past.samples if past else ())
             if (start_s is None or sample.at >= start_s) and (end_s is None or sample.at <= end_s)
         ]
+
+    def cpu_s(self, sandbox: Sandbox, machine_id: str, within_s: float) -> float | None:
+        """The processor time that a machine had used, if it was measured in the last ``within_s`` seconds."""
+        past = self._pasts.get(sandbox.sandbox_id)
+        return None if past is None else past.cpu_s(machine_id, self._clock() - within_s)
 
     async def _first(self, sandbox: Sandbox, running: RunningMachine) -> None:
         await asyncio.sleep(_FIRST_S)

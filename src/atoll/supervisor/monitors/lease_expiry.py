@@ -150,7 +150,7 @@ class LeaseExpiry:
             # If the engine keeps the disk, it is in the memory, so the memory is kept too. To be stopped, a
             # guest would have to run, and what an unplugged one has in its memory is kept for inspection.
             memory = then == "suspend" or row.engine_disk or sandbox.unplugged is not None
-            await self._suspends.suspend_locked(sandbox, memory=memory)
+            await self._suspends.suspend_locked(sandbox, memory=memory, cause="lease")
         elif row.state != "killed":
             await self._registry.change(sandbox, **NO_LEASE)
 

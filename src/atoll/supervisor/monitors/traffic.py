@@ -37,10 +37,14 @@ class Traffic:
         self._watched: dict[str, _Watch] = {}
         self._some = asyncio.Event()
 
-    def watch(self, sandbox: Sandbox, running: RunningMachine) -> None:
-        """Watch a sandbox as long as it is paused on this running machine. An earlier watch of it ends."""
+    def watch(self, sandbox: Sandbox, running: RunningMachine, received: int | None = None) -> None:
+        """Watch a sandbox as long as it is paused on this running machine. An earlier watch of it ends.
+
+        ``received`` is how much it had received when its traffic began to count. None is at the first look:
+        what comes before belongs to the end of connections that the pause closed.
+        """
         # A new one: the sandbox may have been thawed for a moment, which is no traffic.
-        self._watched[sandbox.sandbox_id] = _Watch(sandbox, running)
+        self._watched[sandbox.sandbox_id] = _Watch(sandbox, running, received)
         self._some.set()
 
     async def run(self, wake: Callable[[Sandbox], Awaitable[object]]) -> None:
@@ -68,11 +72,10 @@ class Traffic:
 class _Watch:
     """A paused sandbox, and how much it had received at the last look."""
 
-    def __init__(self, sandbox: Sandbox, running: RunningMachine) -> None:
+    def __init__(self, sandbox: Sandbox, running: RunningMachine, received: int | None) -> None:
         self.sandbox = sandbox
         self._running = running
-        # What comes before the first look belongs to the end of connections that the pause closed.
-        self._before: int | None = None
+        self._before = received
 
     def lasts(self) -> bool:
         """Whether the sandbox is still paused on the same machine."""

@@ -72,9 +72,11 @@ class Usage:
         processes = None
         if sandbox.row.state == "running":
             with suppress(AtollError):  # there are statistics even if the guest does not answer
+                before = running.link.payload_bytes()
                 processes = (
                     await running.alive(self._agents.stats(running.link), sandbox.sandbox_id)
                 ).processes
+                running.own_bytes += running.link.payload_bytes() - before
         received, sent = running.link.traffic()
         if machine.disk_bytes is not None:
             disk_bytes = machine.disk_bytes

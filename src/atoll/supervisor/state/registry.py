@@ -143,6 +143,9 @@ class Registry(Reservations):
         now_s = self._changing_s(sandbox.row.changed_at)
         if sandbox.row.state == "running" and changes.get("state", "running") != "running":
             changes.setdefault("stopped_at", now_s)
+        state = changes.get("state", sandbox.row.state)
+        if state != sandbox.row.state:
+            changes.setdefault("sleep_cause", "request" if state in ("paused", "suspended") else None)
         row = sandbox.row.but(changed_at=now_s, **changes)
         await self._database.put(row, durable=durable, freeing=freeing)
         old, sandbox.row = sandbox.row, row

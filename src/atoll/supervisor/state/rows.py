@@ -23,6 +23,7 @@ from atoll.types import (
     SecretInfo,
     ServiceRun,
     ServiceSpec,
+    SleepCause,
     SnapshotFailure,
     SnapshotInfo,
     StartCommand,
@@ -33,7 +34,7 @@ from atoll.types import (
     VolumeInfo,
 )
 
-_TOLD_APART = ("limits_in_force", "network")
+_TOLD_APART = ("idle", "limits_in_force", "network")
 _TOLD = tuple(name for name in SandboxInfo.__struct_fields__ if name not in _TOLD_APART)
 # Faster than one by one: very many may be listed at once.
 _told = operator.attrgetter(*_TOLD)
@@ -107,6 +108,7 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
     - ``relayering`` says that it sleeps only while it is moved to another layer.
     - ``runs`` has the last run of each service with a schedule.
     - ``idempotency`` is of the request that made it, if that had a key.
+    - ``awake_until`` is until when a client has asked to keep it awake, in Unix seconds.
     - ``promoted`` are the ids of sandboxes whose state it has taken over, newest last.
     """
 
@@ -141,6 +143,8 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
     runs: dict[str, ServiceRun] = {}
     idempotency: Idempotency | None = None
     promoted: tuple[str, ...] = ()
+    sleep_cause: SleepCause | None = None
+    awake_until: float | None = None
 
     @property
     def awake(self) -> bool:

@@ -42,7 +42,8 @@ class RunningMachine:
 
     ``leaving`` is set before the machine is ended on purpose, ``killed`` before its sandbox is killed in the
     middle of an operation. ``reason`` says why the machine was ended for something that it did.
-    ``limits_changed`` is set when its sandbox gets other limits.
+    ``limits_changed`` is set when its sandbox gets other limits. ``own_bytes`` are those that the supervisor
+    has exchanged with the guest to answer how it is: this is no activity of the guest.
     """
 
     def __init__(self, machine: Machine, link: Link, disk: Path, state_dir: Path) -> None:
@@ -55,6 +56,7 @@ class RunningMachine:
         self.killed = False
         self.reason: str | None = None
         self.limits_changed = asyncio.Event()
+        self.own_bytes = 0
         self.gone = asyncio.Event()
         self._watch = asyncio.create_task(self._watching())
 

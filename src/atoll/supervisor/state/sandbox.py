@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from atoll.engines import MemoryReadings
 from atoll.errors import InternalError
+from atoll.supervisor.state.idleness import Idleness
 from atoll.supervisor.state.locks import SandboxLock
 from atoll.supervisor.state.rows import SandboxRow
 from atoll.types import Recovery, SandboxInfo, SandboxState, Unplugged
@@ -63,6 +66,7 @@ class Sandbox:
         self.memory_untold = False
         self.untold: Recovery | None = None
         self.dialled = False
+        self.idleness = Idleness()
         # Rows of sleepers seldom change, and very many may be listed at once.
         self._told: tuple[SandboxRow, SandboxInfo] | None = None
 
@@ -103,4 +107,5 @@ class Sandbox:
             return row.but(state="crashed", reason=reason).info()
         if self._told is None or self._told[0] is not row:
             self._told = row, row.info()
-        return self._told[1]
+        info, idle = self._told[1], self.idleness.told(row.state)
+        return info if idle is None else msgspec.structs.replace(info, idle=idle)

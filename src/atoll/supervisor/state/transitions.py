@@ -23,6 +23,7 @@ Action = Literal[
     "dial",
     "limit",
     "set the lease of",
+    "keep awake",
     "unplug",
     "kill",
 ]
@@ -31,6 +32,7 @@ _ALLOWED: dict[Action, frozenset[SandboxState]] = {
     "pause": frozenset({"running", "paused"}),
     "limit": frozenset({"running", "paused", "suspended", "crashed"}),
     "set the lease of": frozenset({"running", "paused"}),
+    "keep awake": frozenset({"running", "paused"}),
     "suspend": frozenset({"running", "paused", "suspended"}),
     "wake": frozenset({"running", "paused", "suspended", "crashed"}),
     "dial": frozenset({"running", "paused", "suspended", "crashed"}),
@@ -71,7 +73,9 @@ def check_use(row: SandboxRow) -> None:
     Raises:
         AsleepError: Says how to wake it.
     """
-    if row.state in ("paused", "suspended") and not row.lifecycle.auto_resume:
+    # One that was paused because it was idle hides that from its users.
+    hidden = row.state == "paused" and row.sleep_cause == "idle"
+    if row.state in ("paused", "suspended") and not row.lifecycle.auto_resume and not hidden:
         raise AsleepError(
             f"sandbox {row.sandbox_id} is {row.state}, and only `resume` wakes it",
             hint="resume it first",

@@ -1,0 +1,52 @@
+# Made by scripts/unasync.py from sdk/_async/leases.py: do not edit.
+"""How long one sandbox runs."""
+
+from __future__ import annotations
+
+from atoll.protocol import KeepAwakeRequest, TimeoutRequest
+from atoll.sdk._sync.link import LONG_S, Link
+from atoll.types import Lifecycle, SandboxInfo, check_number
+
+
+class Leases:
+    """Gives a sandbox the methods that say how long it runs."""
+
+    _link: Link
+    _path: str
+
+    def set_timeout(self, timeout_s: float | None, *, extend_only: bool = False) -> SandboxInfo:
+        """Make the lease end ``timeout_s`` seconds from now, whatever it was.
+
+        The lifecycle says what happens then.
+
+        This holds for the current run. The next resume begins a lease of the length in the lifecycle.
+
+        Args:
+            timeout_s: Seconds. 0 ends the lease now, and None removes it.
+            extend_only: Do not change a lease that ends later or never.
+
+        Raises:
+            StateError: The sandbox sleeps. Give ``resume`` a ``timeout_s`` instead.
+            InvalidSpecError: ``timeout_s`` is not a valid length.
+            QuotaError: The team's quota does not allow such a lease.
+        """
+        Lifecycle(timeout_s=timeout_s).check()
+        body = TimeoutRequest(timeout_s=timeout_s, extend_only=extend_only)
+        return self._link.call("POST", f"{self._path}/timeout", SandboxInfo, body, timeout_s=LONG_S)
+
+    def keep_awake(self, seconds: float) -> SandboxInfo:
+        """Wake the sandbox, and have it count as active for so long, whatever it does.
+
+        This concerns the idle times of its lifecycle, not its lease. It always ends, also if this process dies.
+        Inside, a program does the same for up to an hour by writing seconds into ``/run/atoll/keep-awake``.
+
+        Args:
+            seconds: 0 to 86,400. 0 ends what was asked for earlier.
+
+        Raises:
+            AsleepError: The sandbox sleeps, and use does not wake it.
+            InvalidSpecError: ``seconds`` is invalid.
+        """
+        check_number("seconds", seconds, least=0, most=86_400, hint="give 0 to 86,400 seconds")
+        body = KeepAwakeRequest(seconds=seconds)
+        return self._link.call("POST", f"{self._path}/keep-awake", SandboxInfo, body, timeout_s=LONG_S)

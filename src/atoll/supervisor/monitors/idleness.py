@@ -1,0 +1,251 @@
+"""Pauses and suspends sandboxes that are idle."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from atoll.errors import AtollError
+from atoll.supervisor.state.idleness import NEVER, Activity, Reading, Sleep, Tiers, tiers_of
+from atoll.supervisor.state.transitions import check_action, check_plugged
+from atoll.types import BUILD_ATTRIBUTE, check_number
+
+if TYPE_CHECKING:
+    from atoll.supervisor.lifecycle.pause import Pauses
+    from atoll.supervisor.lifecycle.suspend import Suspends
+    from atoll.supervisor.lifecycle.wake import Wakes
+    from atoll.supervisor.machines.agent_client import Agents
+    from atoll.supervisor.monitors.history import History
+    from atoll.supervisor.state.clock import Clock
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.rows import SandboxRow
+    from atoll.supervisor.state.running_machine import RunningMachine
+    from atoll.supervisor.state.sandbox import Sandbox
+    from atoll.supervisor.state.tasks import Tasks
+
+# A sandbox is read four times in its shortest idle time, but at least and at most so often.
+_PARTS = 4
+_SELDOM_S, _OFTEN_S = 5.0, 0.25
+_LOOK_S = 1.0
+# A question that nobody answers for longer is none: some protocols tell things without waiting for an answer.
+_ANSWER_MOST_S = 600.0
+# What cannot be put to sleep, for example on a full disk, is tried again.
+_AGAIN_S = 10.0
+AWAKE_MOST_S = 86_400.0
+_log = logging.getLogger(__name__)
+
+
+class IdleMonitor:
+    """Reads what the sandboxes use that sleep when they are idle, all in one task.
+
+    Args:
+        default: When sandboxes sleep whose lifecycles leave that open.
+        idle_most_s: Returns how long a sandbox of a team may be idle at most.
+        registry: The sandboxes.
+        history: Has measured what they use, perhaps a moment ago.
+        pauses: Pauses those that are idle.
+        suspends: Suspends those that are idle for longer.
+        wakes: Wakes those that are to stay awake.
+        agents: Asks the guests whether a caller waits, and whether a program wants to stay awake.
+        tasks: Owner of the watching, and of the operations that it starts.
+        clock: The host's clocks.
+        tell: Writes a line into a sandbox's log.
+    """
+
+    def __init__(
+        self,
+        *,
+        default: Tiers,
+        idle_most_s: Callable[[str | None], float | None],
+        registry: Registry,
+        history: History,
+        pauses: Pauses,
+        suspends: Suspends,
+        wakes: Wakes,
+        agents: Agents,
+        tasks: Tasks,
+        clock: Clock,
+        tell: Callable[[str, str], None],
+    ) -> None:
+        self._default = default
+        self._idle_most_s = idle_most_s
+        self._registry = registry
+        self._history = history
+        self._pauses = pauses
+        self._suspends = suspends
+        self._wakes = wakes
+        self._agents = agents
+        self._tasks = tasks
+        self._clock = clock
+        self._tell = tell
+        self._next_s: dict[str, float] = {}
+        self._sleeping: set[str] = set()
+
+    def start(self) -> None:
+        """Begin to watch, until the supervisor stops. Every sandbox counts as active now."""
+        now_s, unix_s = self._clock.awake_s(), self._clock.unix_s()
+        for sandbox in self._registry.sandboxes():
+            left_s = (sandbox.row.awake_until or 0.0) - unix_s
+            sandbox.idleness.keep_awake(now_s, now_s + max(0.0, min(AWAKE_MOST_S, left_s)))
+            sandbox.idleness.note(now_s, "start")
+        self._tasks.watch(self._watching())
+
+    def used(self, sandbox: Sandbox) -> None:
+        """Note that a client uses a sandbox."""
+        self._note(sandbox, "use")
+
+    def asked(self, ref: str) -> None:
+        """Note that a client asked for something to be done with the sandbox of that id or name, if there is one."""
+        try:
+            self.used(self._registry.sandbox(ref))
+        except AtollError:
+            return
+
+    async def keep_awake(self, sandbox: Sandbox, seconds: float) -> None:
+        """Wake a sandbox, and have it count as active for so long. 0 ends what was asked for earlier.
+
+        Raises:
+            InvalidSpecError: It is no number of seconds, or more than a day.
+            AsleepError: The sandbox sleeps, and use does not wake it.
+            UnpluggedError: The sandbox is unplugged.
+        """
+        check_number("seconds", seconds, least=0, most=AWAKE_MOST_S, hint="give 0 to 86,400 seconds")
+        await self._wakes.use(sandbox)
+        async with sandbox.lock:
+            check_action("keep awake", sandbox.row.state, sandbox.sandbox_id)
+            check_plugged("keep awake", sandbox)
+            until = self._clock.unix_s() + seconds if seconds else None
+            await self._registry.change(sandbox, awake_until=until)
+            now_s = self._clock.awake_s()
+            sandbox.idleness.keep_awake(now_s, now_s + seconds)
+
+    def _note(self, sandbox: Sandbox, activity: Activity) -> None:
+        sandbox.idleness.note(self._clock.awake_s(), activity)
+
+    async def _watching(self) -> None:
+        while True:
+            wait_s = _LOOK_S
+            sandboxes = self._registry.sandboxes()
+            for gone in self._next_s.keys() - {sandbox.sandbox_id for sandbox in sandboxes}:
+                del self._next_s[gone]
+            for sandbox in sandboxes:
+                shortest_s = self._look(sandbox)
+                if shortest_s is None:
+                    continue
+                every_s = min(_SELDOM_S, max(_OFTEN_S, shortest_s / _PARTS))
+                wait_s = min(wait_s, every_s)
+                if self._clock.awake_s() >= self._next_s.get(sandbox.sandbox_id, 0.0):
+                    self._next_s[sandbox.sandbox_id] = self._clock.awake_s() + every_s
+                    await self._judge(sandbox, every_s)
+            await asyncio.sleep(wait_s)
+
+    def _tiers(self, row: SandboxRow) -> Tiers:
+        # The steps of a build are a client's, who may wait for anything.
+        if BUILD_ATTRIBUTE in row.attributes:
+            return NEVER
+        return tiers_of(row.lifecycle, self._default, self._idle_most_s(row.team))
+
+    def _look(self, sandbox: Sandbox) -> float | None:
+        """Look at a sandbox's state. Returns its shortest idle time if it has to be watched now."""
+        row, idleness = sandbox.row, sandbox.idleness
+        tiers = self._tiers(row)
+        if tiers.shortest_s is None and idleness.tiers.shortest_s is None:
+            return None
+        idleness.look(row.state, tiers, self._clock.awake_s(), self._clock.unix_s())
+        if row.state not in ("running", "paused") or sandbox.unplugged is not None:
+            return None
+        return tiers.shortest_s
+
+    async def _judge(self, sandbox: Sandbox, every_s: float) -> None:
+        running = sandbox.running
+        if running is None or sandbox.sandbox_id in self._sleeping:
+            return
+        if sandbox.lock.locked() and not sandbox.idleness.is_worked_on:
+            self._note(sandbox, "operation")
+        elif sandbox.row.state == "running" and not await self._read(sandbox, running, every_s):
+            return
+        if self._due(sandbox, running) is not None:
+            self._sleeping.add(sandbox.sandbox_id)
+            # Not awaited: the others are watched meanwhile.
+            self._tasks.spawn(self._sleep(sandbox))
+
+    async def _read(self, sandbox: Sandbox, running: RunningMachine, within_s: float = 0.0) -> bool:
+        """Read what a machine has used. A measurement of the history that is not older than this is used too."""
+        try:
+            payload_bytes = running.link.payload_bytes()
+            cpu_s = self._history.cpu_s(sandbox, running.machine.machine_id, within_s)
+            if cpu_s is None:
+                cpu_s = (await running.machine.stats()).cpu_s
+        except (AtollError, OSError) as error:
+            if not running.leaving and not running.gone.is_set():
+                _log.info("cannot read what sandbox %s uses: %s", sandbox.sandbox_id, error)
+            return False
+        reading = Reading(running.machine.machine_id, cpu_s, payload_bytes - running.own_bytes)
+        sandbox.idleness.read(reading, self._clock.awake_s())
+        return True
+
+    def _due(self, sandbox: Sandbox, running: RunningMachine) -> Sleep | None:
+        sleep = sandbox.idleness.due(sandbox.row.state, self._clock.awake_s())
+        if sleep is None or sandbox.row.state != "running":
+            return sleep
+        # Asked only now: that looks at every connection of the host.
+        try:
+            asked_s = running.link.unanswered_s()
+        except OSError as error:
+            _log.info("cannot see the connections of sandbox %s: %s", sandbox.sandbox_id, error)
+            return sleep
+        if asked_s is None or asked_s >= _ANSWER_MOST_S:
+            return sleep
+        self._note(sandbox, "request")
+        return None
+
+    async def _sleep(self, sandbox: Sandbox) -> None:
+        """Put a sandbox to sleep that was idle when it was last looked at, unless it is used again."""
+        try:
+            if await self._stays(sandbox):
+                return
+            async with sandbox.lock:
+                await self._sleep_locked(sandbox)
+        except (AtollError, OSError) as error:
+            _log.warning("cannot put idle sandbox %s to sleep: %s", sandbox.sandbox_id, error)
+            self._next_s[sandbox.sandbox_id] = self._clock.awake_s() + _AGAIN_S
+        finally:
+            self._sleeping.discard(sandbox.sandbox_id)
+
+    async def _stays(self, sandbox: Sandbox) -> bool:
+        """Ask a running guest whether it has a reason to stay awake. One that does not answer has none."""
+        running = sandbox.running
+        if running is None or sandbox.row.state != "running":
+            return False
+        before = running.link.payload_bytes()
+        try:
+            told = await running.alive(self._agents.stats(running.link), sandbox.sandbox_id)
+        except AtollError as error:
+            _log.info("sandbox %s does not say whether it may sleep: %s", sandbox.sandbox_id, error)
+            return False
+        finally:
+            running.own_bytes += running.link.payload_bytes() - before
+        sandbox.idleness.excuse((await running.machine.stats()).cpu_s)
+        return sandbox.idleness.said(self._clock.awake_s(), told.keep_awake_s, told.waiting)
+
+    async def _sleep_locked(self, sandbox: Sandbox) -> None:
+        running = sandbox.running
+        if running is None or sandbox.unplugged is not None or sandbox.row.state not in ("running", "paused"):
+            return
+        # Read first: a guest that is frozen has had a moment for what came before, and is thawed for the rest.
+        received, _ = running.link.traffic()
+        if sandbox.row.state == "running" and not await self._read(sandbox, running):
+            return
+        sleep = self._due(sandbox, running)
+        if sleep is None:
+            return
+        self._tell(sandbox.sandbox_id, f"is idle: {_DONE[sleep]}")
+        if sleep == "suspended":
+            await self._suspends.suspend_locked(sandbox, cause="idle")
+        else:
+            await self._pauses.pause_locked(sandbox, "idle", received=received)
+
+
+_DONE: dict[Sleep, str] = {"paused": "it is paused", "suspended": "it is suspended"}
