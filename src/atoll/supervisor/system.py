@@ -193,13 +193,17 @@ class System:
             tell=state.journal.tell,
         )
         self.recoveries = Recoveries(
-            registry=self.registry, wakes=self.wakes, tasks=self.tasks, boot_s=state.clock.boot_s
+            registry=self.registry,
+            wakes=self.wakes,
+            tasks=self.tasks,
+            boot_s=state.clock.boot_s,
+            is_drained=lambda: state.drain_gate.is_closed,
         )
         self.sleeping_links = SleepingLinks(self.registry, self._steps.sandbox_links)
-        self.keeper = Keeper(self.settings.idle_exit_s, self._look)
 
     def _keep_house(self, rooms: Rooms, state: State, storage: Storage, tenants: Tenants) -> None:
         """Make what keeps the home in order."""
+        self.keeper = Keeper(self.settings.idle_exit_s, self._look)
         self.fsck = make_fsck(self.home, rooms, state, storage)
         self.engine_uses = EngineUses(self.registry, rooms.programs)
         self.disk_pressure = DiskPressure(

@@ -148,3 +148,20 @@ async def test_a_damaged_record_keeps_the_home_drained(harness: Harness) -> None
     gate = DrainGate(harness.home.drain)
     gate.load()
     assert gate.is_closed
+
+
+@with_harness
+async def test_what_crashed_is_not_recovered_until_the_drain_is_over_and_loses_no_try(
+    harness: Harness,
+) -> None:
+    made = await harness.create(lifecycle={"auto_recover": True})
+    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    await harness.system.drain_gate.close(harness.now_s)
+    harness.machine_of(made["sandbox_id"]).crash()
+    await harness.until(lambda: sandbox.row.state == "crashed")
+    for _ in range(10):
+        harness.boot_s += 3600
+        harness.system.recoveries.look()
+    assert not harness.system.recoveries.waiting
+    await undrain(harness)
+    await harness.until(lambda: sandbox.row.state == "running")

@@ -45,15 +45,23 @@ class Recoveries:
         wakes: Recovers them.
         tasks: Owner of the watching and of the recoveries.
         boot_s: A clock that never jumps.
+        is_drained: Whether nothing may wake now, so that no try is wasted.
     """
 
     def __init__(
-        self, *, registry: Registry, wakes: Wakes, tasks: Tasks, boot_s: Callable[[], float]
+        self,
+        *,
+        registry: Registry,
+        wakes: Wakes,
+        tasks: Tasks,
+        boot_s: Callable[[], float],
+        is_drained: Callable[[], bool],
     ) -> None:
         self._registry = registry
         self._wakes = wakes
         self._tasks = tasks
         self._boot_s = boot_s
+        self._is_drained = is_drained
         self._crashes: dict[str, _Crash] = {}
         self._turn = asyncio.Semaphore(_AT_ONCE)
         self._closed = False
@@ -75,6 +83,9 @@ class Recoveries:
 
     def look(self) -> None:
         """Look once at each sandbox, and begin what is due."""
+        if self._is_drained():
+            self._crashes.clear()
+            return
         waiting = {one.sandbox_id: one for one in self._registry.sandboxes() if waits_for_recovery(one)}
         for gone in self._crashes.keys() - waiting.keys():
             del self._crashes[gone]
