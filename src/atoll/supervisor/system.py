@@ -238,6 +238,7 @@ class System:
             images=partial(kept_images, rooms.images),
             templates=storage.templates,
             sizes=tenants.disk_sizes,
+            paths=self.paths,
             leftovers=self.leftovers.find,
             disk=partial(disk_usage, self.home.path),
         )

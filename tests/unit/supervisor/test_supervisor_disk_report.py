@@ -102,3 +102,21 @@ async def test_what_a_crash_left_is_told_and_is_no_part_of_the_total(harness: Ha
     after = await report(harness)
     assert after["leftover_bytes"] >= 1 << 20 > before["leftover_bytes"]
     assert after["total_bytes"] == before["total_bytes"]
+
+
+@with_harness
+async def test_a_memory_that_a_sleeping_sandbox_and_its_snapshot_have_is_counted_once(
+    harness: Harness,
+) -> None:
+    made = await harness.create()
+    await harness.asleep(made)
+    before = await report(harness)
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    snapshot = (await harness.ask("POST", f"{one}/snapshots", {})).json
+    told = await report(harness)
+    rows = by_id(told)
+    shared = rows[made["sandbox_id"]][2]
+    assert shared == rows[snapshot["snapshot_id"]][2] > LAYER
+    own = sum(own for _, own, _ in rows.values())
+    assert told["total_bytes"] == own + shared
+    assert told["total_bytes"] < before["total_bytes"] + snapshot["memory_bytes"]

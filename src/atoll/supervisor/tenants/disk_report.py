@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from atoll.host import DiskUsage
     from atoll.images import Image
     from atoll.protocol import Leftover
+    from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.storage.template_registry import TemplateRegistry
     from atoll.supervisor.storage.volumes import Volumes
@@ -75,6 +78,7 @@ class DiskReports:
         images: Returns the images that have a name, and those with the digests that it is given.
         templates: The templates, which own the snapshots of their builds.
         sizes: Measures all of them.
+        paths: Where memories are.
         leftovers: Finds what nothing owns.
         disk: Returns the size and the free space of the home's file system.
     """
@@ -87,6 +91,7 @@ class DiskReports:
         images: Callable[[Collection[str]], dict[str, Image]],
         templates: TemplateRegistry,
         sizes: DiskSizes,
+        paths: Paths,
         leftovers: Callable[[], Awaitable[list[Leftover]]],
         disk: Callable[[], DiskUsage],
     ) -> None:
@@ -95,6 +100,7 @@ class DiskReports:
         self._images = images
         self._templates = templates
         self._sizes = sizes
+        self._paths = paths
         self._leftovers = leftovers
         self._disk = disk
         self._turn = asyncio.Lock()
@@ -112,10 +118,12 @@ class DiskReports:
             await self._sizes.measure(self._measurable(team, images))
             left = sum(one.size_bytes for one in await self._leftovers()) if team is None else None
             disk = await asyncio.to_thread(self._disk) if team is None else None
+            linked = await asyncio.to_thread(_linked, self._checkpoints())
         # What has come into being meanwhile is not measured yet, so it counts as nothing.
         users = self._users(team, images)
         memories = {row.snapshot_id: row.memory_bytes for row in self._registry.snapshots()}
         sizes = {part: self._size(part, memories) for user in users for part in user.parts}
+        users = [_with_links(user, linked, sizes) for user in users]
         return DiskReport(
             uses=shares(users, sizes),
             teams=team_shares(users, sizes),
@@ -124,6 +132,18 @@ class DiskReports:
             free_bytes=disk.free if disk else None,
             disk_bytes=disk.total if disk else None,
         )
+
+    def _checkpoints(self) -> dict[str, Path]:
+        """Where the memories are, by the parts that contain them."""
+        found = {
+            f"changing:{one.sandbox_id}": self._paths.checkpoint(one.sandbox_id)
+            for one in self._registry.sandboxes()
+            if one.row.state == "suspended"
+        }
+        return found | {
+            f"memory:{row.snapshot_id}": self._paths.snapshot_checkpoint(row.snapshot_id)
+            for row in self._registry.snapshots()
+        }
 
     def _measurable(self, team: str | None, images: Mapping[str, Image]) -> DiskParts:
         sandboxes = [one for one in self._registry.sandboxes() if team in (None, one.row.team)]
@@ -181,3 +201,22 @@ class DiskReports:
         if kind == "layer":
             return self._sizes.of_layer(name)
         return self._sizes.of_tree(Path(name)) if kind == "tree" else self._sizes.of(name)
+
+
+def _linked(checkpoints: Mapping[str, Path]) -> dict[str, dict[str, int]]:
+    """The files of each checkpoint that others may have too, by inode: a snapshot of what sleeps has them."""
+    found: dict[str, dict[str, int]] = {}
+    for part, place in checkpoints.items():
+        with contextlib.suppress(OSError), os.scandir(place) as entries:
+            stats = [entry.stat(follow_symlinks=False) for entry in entries]
+            found[part] = {f"file:{one.st_ino}": one.st_blocks * 512 for one in stats if one.st_nlink > 1}
+    return found
+
+
+def _with_links(user: Used, linked: Mapping[str, Mapping[str, int]], sizes: dict[str, int]) -> Used:
+    """The user with such files as parts of their own. Their sizes are taken from that of the checkpoint."""
+    files = {name: size for part in user.parts for name, size in linked.get(part, {}).items()}
+    for part in user.parts:
+        sizes[part] = max(0, sizes[part] - sum(linked.get(part, {}).values()))
+    sizes.update(files)
+    return user._replace(parts=user.parts | files.keys())
