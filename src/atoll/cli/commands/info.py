@@ -76,7 +76,7 @@ def _lines(info: SandboxInfo) -> list[tuple[str, str]]:
         ("snapshot", info.snapshot_id or "-"),
     ]
     if (idle := idle_shown(info)) is not None:
-        lines.append(("asleep" if info.idle is None else "idle", idle))
+        lines.append(("idle" if info.state == "running" else "asleep", idle))
     if info.unplugged is not None:
         lines.append(("unplugged", f"{moment(info.unplugged.at)}: {info.unplugged.reason}"))
     every_s, failed = info.lifecycle.snapshot_every_s, info.snapshot_failed
