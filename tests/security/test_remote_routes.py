@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from atoll import Keys, Quotas, Sandbox, Secrets, Snapshots, Teams, Volumes
+from atoll import Keys, Policy, Quotas, Rule, Sandbox, Secrets, Snapshots, Teams, Templates, Volumes
 from atoll.errors import DeniedError
 from atoll.protocol import REQUEST_HEADER, DialAnswer
 from atoll.sdk._bridge import Bridge
@@ -273,6 +273,43 @@ def test_odd_paths_lead_nowhere(server: Server, reef: Reef) -> None:
             with connection.getresponse() as answer:
                 assert answer.status in (404, 405), (method, target)
                 answer.read()
+
+
+def test_a_sandbox_is_held_to_the_network_of_its_template_or_snapshot(server: Server, reef: Reef) -> None:
+    del reef
+    Teams.create("shallows")
+    key = Keys.create("shallows", "for a test").key
+    shy = Policy(rules=(Rule(hosts=("example.com",)),))
+    with Sandbox.create(team="shallows", network=shy) as sandbox:
+        snapshot = sandbox.snapshot().snapshot_id
+        Templates.record("held", sandbox, "shallows")
+    told = {"rules": [{"hosts": ["example.com"]}]}
+    wider: tuple[object, ...] = ("internet", {"rules": [{"hosts": ["example.com", "example.org"]}]})
+    short = {"lifecycle": {"timeout_s": 600}}
+    for origin in ({"template": "held"}, {"from_snapshot": snapshot}):
+        for network in wider:
+            body = {**origin, **short, "network": network}
+            assert ask(server, key, "POST", "/atoll/v1/sandboxes", body).status_code == 400, body
+        made = ask(server, key, "POST", "/atoll/v1/sandboxes", {**origin, **short}).json()
+        copies = ask(server, key, "POST", f"/atoll/v1/sandboxes/{made['sandbox_id']}/fork", {"count": 1})
+        for each in (made["sandbox_id"], copies.json()[0]["sandbox_id"]):
+            with contextlib.closing(Sandbox.connect(each)) as held:
+                for network in wider:
+                    target = f"/atoll/v1/sandboxes/{each}/network"
+                    assert ask(server, key, "POST", target, {"network": network}).status_code == 400
+                over_e2b = httpx.put(
+                    f"{server.url}/sandboxes/{each}/network",
+                    headers={"x-api-key": key},
+                    json={},
+                    timeout=ANSWER_S,
+                )
+                assert over_e2b.status_code == 403, over_e2b.text
+                assert held.info().network == shy
+                for network, now in (("none", "none"), (told, shy)):
+                    ask(server, key, "POST", target, {"network": network}).raise_for_status()
+                    assert held.info().network == now
+                held.kill()
+    Templates.delete("held", team="shallows")
 
 
 def test_no_team_undoes_what_another_one_asked_for(server: Server, reef: Reef) -> None:

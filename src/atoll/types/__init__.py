@@ -54,6 +54,7 @@ from atoll.types.progress import Progress
 from atoll.types.sandboxes import (
     ATOLLS_ATTRIBUTES,
     BUILD_ATTRIBUTE,
+    ORIGIN_ATTRIBUTE,
     OWN_ATTRIBUTES,
     OnCrash,
     Ports,
@@ -158,6 +159,7 @@ __all__ = [
     "MemoryKill",
     "NO_LIMIT",
     "NewKey",
+    "ORIGIN_ATTRIBUTE",
     "OWN_ATTRIBUTES",
     "OnCrash",
     "Ports",

@@ -35,6 +35,9 @@ ATOLLS_ATTRIBUTES = "atoll."
 BUILD_ATTRIBUTE = f"{ATOLLS_ATTRIBUTES}build"
 """The attribute of a sandbox in which a template is built: the build's id."""
 
+ORIGIN_ATTRIBUTE = f"{ATOLLS_ATTRIBUTES}origin"
+"""The attribute of a sandbox made of a snapshot that may not reach the internet: the snapshot's id."""
+
 _KEY_CHARACTERS = 255
 
 SandboxState = Literal["creating", "running", "paused", "suspended", "crashed", "killed"]

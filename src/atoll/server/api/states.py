@@ -14,10 +14,12 @@ from atoll.server.api.team_request import TeamRequest, TeamRoutes
 from atoll.server.e2b import leases
 from atoll.server.e2b.answers import Refusal, answer, no_content
 from atoll.server.e2b.attributes import INTERNET, NETWORK, flag_of, read
+from atoll.server.e2b.creation import WIDER
 from atoll.server.e2b.egress import egress_of
 from atoll.server.e2b.network_views import kept_network
 from atoll.server.e2b.views import Views, state_of
 from atoll.server.e2b.wire import Connect, Network, Pause, Refresh, Resume, Timeout
+from atoll.server.origins import may_get
 from atoll.types import SandboxInfo
 
 _REFRESH_S = 15
@@ -104,7 +106,10 @@ def _network_route(teams: TeamRoutes, views: Views) -> Route:
         wanted = await request.body(Network)
         egress = egress_of(wanted, None, views.opened)
         kept = {NETWORK: kept_network(wanted), INTERNET: flag_of(wanted.allow_internet_access)}
-        with await request.handle() as sandbox:
+        info = await request.found()
+        if not await may_get(info, egress):
+            raise Refusal(403, WIDER)
+        with contextlib.closing(AsyncSandbox.of(info)) as sandbox:
             await sandbox.set_network(egress, attributes=kept)
         return no_content()
 

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from atoll.errors import ImageNotFoundError, SnapshotNotFoundError
-from atoll.policy import masked
 from atoll.sdk import AsyncSandbox, AsyncSnapshots
 from atoll.server.e2b import leases
 from atoll.server.e2b.answers import Refusal
@@ -24,13 +23,14 @@ from atoll.server.e2b.template_source import TemplateSource, missing_template, s
 from atoll.server.e2b.transforms import NO_IDENTITY
 from atoll.server.e2b.views import Views
 from atoll.server.e2b.wire import NewSandbox, Sandbox
+from atoll.server.origins import is_within
 from atoll.types import EgressPolicy, TeamInfo
 
 _NO_PUBLIC_TRAFFIC = (
     "You cannot create a sandbox without public access "
     "unless you enable secure envd access via 'secure' flag."
 )
-_WIDER = (
+WIDER = (
     "the network of a sandbox from this snapshot is the snapshot's: leave network out, or deny all traffic"
 )
 
@@ -141,11 +141,11 @@ async def _within(network: EgressPolicy | None, source: TemplateSource) -> Egres
         parents = (await AsyncSnapshots.get(source.snapshot_id)).network
     except SnapshotNotFoundError:
         raise missing_template(source.template_id) from None
-    if parents in ("internet", masked(network)):
+    if is_within(network, parents):
         return network
     if network == "internet":
         return None
-    raise Refusal(403, _WIDER)
+    raise Refusal(403, WIDER)
 
 
 def _attributes(asked: NewSandbox, source: TemplateSource, secure: bool, mark: str | None) -> Attributes:

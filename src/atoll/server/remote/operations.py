@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import msgspec
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
-from atoll.policy import masked
 from atoll.protocol import (
     DiffRequest,
     EgressTest,
@@ -24,11 +23,12 @@ from atoll.protocol import (
     SnapshotRequest,
     VolumeRequest,
 )
-from atoll.sdk import AsyncTemplates
+from atoll.sdk import AsyncSnapshots, AsyncTemplates
 from atoll.server.e2b.attributes import check_attributes
+from atoll.server.origins import is_within, may_get
 from atoll.server.remote.asked import Asked
 from atoll.server.remote.network import check_remote
-from atoll.types import SandboxSpec, users_attributes
+from atoll.types import SandboxSpec, SnapshotInfo, users_attributes
 
 Rule = Callable[[Asked], Awaitable[None]]
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,255}")
@@ -79,17 +79,28 @@ async def _spec(asked: Asked) -> None:
     check_remote(spec.network, asked.opened)
     check_attributes(users_attributes(spec.attributes))
     changes: dict[str, object] = {"team": asked.team.name}
-    if spec.from_snapshot is not None:
+    parent: SnapshotInfo | None = None
+    if spec.template is not None and spec.image is None and spec.from_snapshot is None:
+        # what the name means is settled here: a tag that moves later brings no other network
+        found = await AsyncTemplates.resolve(spec.template, asked.team.name)
+        changes |= {"template": None, "image": found.image, "from_snapshot": found.snapshot_id}
+        if found.snapshot_id is not None:
+            parent = await AsyncSnapshots.get(found.snapshot_id)
+    elif spec.from_snapshot is not None:
         parent = await asked.snapshot(spec.from_snapshot)
-        if spec.network not in (None, "none", masked(parent.network)) and parent.network != "internet":
-            raise InvalidSpecError(
-                "a sandbox of this snapshot reaches what the snapshot's sandbox reached, or nothing",
-                hint='leave network out, or give network="none"',
-            )
         changes["from_snapshot"] = parent.snapshot_id
+    if parent is not None and spec.network is not None and not is_within(spec.network, parent.network):
+        raise _wider()
     if spec.image is not None:
         await _check_image(spec.image, asked.team.name)
     asked.write(msgspec.structs.replace(spec, **changes))
+
+
+def _wider() -> InvalidSpecError:
+    return InvalidSpecError(
+        "a sandbox of this snapshot or template reaches what the snapshot's sandbox reached, or nothing",
+        hint='leave network out, or give network="none"',
+    )
 
 
 async def _check_image(image: str, team: str) -> None:
@@ -111,6 +122,8 @@ async def _network(asked: Asked) -> None:
     wanted = asked.read(NetworkRequest)
     check_remote(wanted.network, asked.opened)
     check_attributes(users_attributes({name: value or "" for name, value in wanted.attributes.items()}))
+    if not await may_get(await asked.sandbox(asked.params["ref"]), wanted.network):
+        raise _wider()
 
 
 async def _test(asked: Asked) -> None:

@@ -13,6 +13,7 @@ from atoll.supervisor.state.ids import new_id, new_machine_uid
 from atoll.supervisor.state.paths import FIRST_DISK
 from atoll.supervisor.state.rows import Idempotency, SandboxRow, SnapshotRow
 from atoll.supervisor.state.transitions import check_parts
+from atoll.types import ORIGIN_ATTRIBUTE
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.attachment import Attachment
@@ -114,13 +115,18 @@ class SnapshotCreation:
             changed_at=now_s,
             started_at=now_s,
             metadata=spec.metadata,
-            attributes=spec.attributes,
+            attributes={**spec.attributes, **_origin_of(snapshot)},
             ports=spec.ports,
             lifecycle=spec.lifecycle,
             disk=FIRST_DISK,
             machine_uid=new_machine_uid(),
             snapshot_id=snapshot.snapshot_id,
         )
+
+
+def _origin_of(snapshot: SnapshotRow) -> dict[str, str]:
+    """Return the attribute by which a server holds the sandbox, and its forks, to the snapshot's network."""
+    return {} if snapshot.network == "internet" else {ORIGIN_ATTRIBUTE: snapshot.snapshot_id}
 
 
 def check_like(spec: SandboxSpec, snapshot: SnapshotRow) -> None:
