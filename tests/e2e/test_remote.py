@@ -24,6 +24,7 @@ from atoll import (
     Snapshots,
     Supervisor,
     Teams,
+    Templates,
     TerminalSize,
     Volumes,
 )
@@ -36,8 +37,11 @@ from atoll.errors import (
     NotFoundError,
     SandboxNotFoundError,
     SupervisorError,
+    TemplateBuildError,
+    TemplateNotFoundError,
     UnsupportedError,
 )
+from atoll.types import BuildLine, CopyStep, EnvStep, RunStep, TemplateSpec, WorkdirStep
 
 pytestmark = pytest.mark.once
 
@@ -175,6 +179,97 @@ def test_an_interrupted_create_leaves_nothing(place: str) -> None:
         Sandbox.get(f"late-{place}")
 
 
+def spec_of(place: str) -> TemplateSpec:
+    return TemplateSpec(
+        steps=[
+            RunStep(command=f"echo {place} >/made-of; echo odd >&2", user="root"),
+            EnvStep(env={"COLOR": "blue"}),
+            WorkdirStep(path="/srv/site"),
+            CopyStep(sources=["pages"], target="."),
+            CopyStep(sources=["*.txt", "pages/page"], target="/etc/site", user="root", mode=0o600),
+        ],
+        start_command="exec python3 -m http.server 8000",
+        ready_command="curl -sf http://127.0.0.1:8000/page",
+    )
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Path:
+    (tmp_path / "pages/deep").mkdir(parents=True)
+    (tmp_path / "pages/page").write_text("first")
+    (tmp_path / "pages/deep/data").write_bytes(os.urandom(2 << 20))
+    (tmp_path / "pages/left-out.log").write_text("x")
+    (tmp_path / "secret.txt").write_text("hush")
+    (tmp_path / ".dockerignore").write_text("**/*.log\n")
+    return tmp_path
+
+
+def test_a_template_is_built_tagged_used_and_deleted(place: str, context: Path) -> None:
+    name, lines = f"site-{place}", list[BuildLine]()
+    build = Templates.build(spec_of(place), f"{name}:v1", context=context, on_line=lines.append)
+    assert (build.state, build.tags) == ("ready", ["v1"])
+    assert any("[1/5] RUN" in line.message and line.step == "1" for line in lines)
+    assert ("odd", "warn") in {(line.message, line.level) for line in lines}
+    assert Templates.build_info(build.build_id).snapshot_id == build.snapshot_id
+    Templates.tag(f"{name}:v1", ["stable"])
+    info = Templates.get(name)
+    assert (set(info.tags), info.team) == ({"v1", "stable"}, None if place == "here" else "far")
+    assert name in {each.name for each in Templates.list()}
+    with Sandbox.create(template=f"{name}:stable") as sandbox:
+        assert sandbox.run("curl -s http://127.0.0.1:8000/page; cat /made-of").stdout == f"first{place}\n"
+        assert sandbox.run("pwd; echo $COLOR; ls /etc/site; find . | sort").stdout.split() == [
+            *("/srv/site", "blue", "page", "secret.txt"),
+            *(".", "./deep", "./deep/data", "./page"),
+        ]
+        data = (context / "pages/deep/data").read_bytes()
+        assert sandbox.files.read_bytes("/srv/site/deep/data") == data
+    lines.clear()
+    again = Templates.build(spec_of(place), name, context=context, on_line=lines.append)
+    assert again.snapshot_id == build.snapshot_id
+    Templates.untag(name, ["stable"])
+    assert Templates.publish(name, True).public
+    Templates.delete(name)
+    with pytest.raises(TemplateNotFoundError):
+        Sandbox.create(template=name)
+
+
+def test_a_build_that_fails_says_where_and_why(place: str, context: Path) -> None:
+    name = f"broken-{place}"
+    spec = TemplateSpec(steps=[RunStep(command="echo about to >&2; exit 3")])
+    with pytest.raises(TemplateBuildError, match="exit 3"):
+        Templates.build(spec, name)
+    [failed] = Templates.get(name).builds
+    assert (failed.state, failed.step) == ("failed", "1")
+    missing = TemplateSpec(steps=[CopyStep(sources=["no-such"], target="/")])
+    with pytest.raises(InvalidSpecError, match="no-such"):
+        Templates.build(missing, name, context=context)
+    assert {build.state for build in Templates.get(name).builds} == {"failed"}
+    Templates.delete(name)
+
+
+def test_a_build_that_is_interrupted_is_cancelled(place: str) -> None:
+    name = f"cut-{place}"
+
+    def interrupted(line: BuildLine) -> None:
+        if line.message == "running":
+            raise KeyboardInterrupt
+
+    spec = TemplateSpec(steps=[RunStep(command=f"echo {place}; echo running; sleep 1000")])
+    with pytest.raises(KeyboardInterrupt):
+        Templates.build(spec, name, on_line=interrupted)
+    [cut] = Templates.get(name).builds
+    assert cut.state == "cancelled"
+    Templates.delete(name)
+
+
+def test_a_sandbox_becomes_a_template(place: str, sandbox: Sandbox) -> None:
+    made = Templates.record(f"taken-{place}", sandbox)
+    assert made.template_id == Templates.get(f"taken-{place}").template_id
+    with Sandbox.create(template=f"taken-{place}") as copy:
+        assert copy.run("echo $GREETING").stdout == "hello\n"
+    Templates.delete(f"taken-{place}")
+
+
 @pytest.mark.anyio
 async def test_the_async_sdk_does_the_same(place: str) -> None:
     async with await AsyncSandbox.create() as sandbox:
@@ -187,6 +282,20 @@ def test_the_command_line_does_the_same(sandbox: Sandbox) -> None:
     assert (done.stdout, done.returncode) == (b"hi\n", 0), done.stderr
     told = subprocess.run([*argv, "info", sandbox.id, "--json"], capture_output=True, timeout=120, check=True)
     assert json.loads(told.stdout)["sandbox_id"] == sandbox.id
+
+
+def test_the_command_line_builds_a_dockerfile(place: str, context: Path) -> None:
+    (context / "Dockerfile").write_text("FROM base\nCOPY secret.txt /secret\nRUN echo built\n")
+    argv = [sys.executable, "-m", "atoll.cli", "template"]
+    name = f"docker-{place}"
+    done = subprocess.run(
+        [*argv, "build", "--name", name, str(context)], capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    assert "built" in done.stderr
+    listed = subprocess.run([*argv, "ls"], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.strip() in listed.stdout
+    subprocess.run([*argv, "delete", name], capture_output=True, timeout=600, check=True)
 
 
 def test_what_only_the_machine_can_do_says_so(place: str) -> None:

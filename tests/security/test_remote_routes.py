@@ -38,6 +38,11 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/sandboxes/{ref}/limits"): {"limits": {}},
     ("POST", "/v1/sandboxes/{ref}/egress/test"): {"method": "GET", "url": "http://example.com/"},
     ("POST", "/v1/secrets/{ref}"): {"value": "stolen"},
+    ("POST", "/v1/templates/{ref}/tag"): {"tags": ["stolen"]},
+    ("POST", "/v1/templates/{ref}/untag"): {"tags": ["stolen"]},
+    ("POST", "/v1/templates/{ref}/publish"): {"public": True},
+    ("POST", "/v1/builds/{id}/finish"): {"state": "cancelled"},
+    ("POST", "/v1/builds/{id}/run"): {"spec": {}, "timeout_s": 60},
 }
 ODD = ["..", "%2e%2e", "%2e%2e%2fstop", "a%2fb", "%00", "a%0d%0ab:c", "%ff%fe", "*", "x" * 3000, "%25%32%65"]
 
@@ -53,7 +58,10 @@ class Reef:
     own_key: str
 
 
-MISSING = {"sandbox": NOTHING, "snapshot": NOTHING, "volume": NOTHING, "secret": NOTHING, "template": NOTHING}
+MISSING = dict.fromkeys(("sandbox", "snapshot", "volume", "secret", "template", "build"), NOTHING)
+LINKS = Operation("POST", "/v1/sandboxes/{ref}/links", ())
+RUN = Operation("POST", "/v1/builds/{id}/run", ())
+UPLOADS = tuple(Operation(method, f"/v1/uploads/{'0' * 64}", ()) for method in ("GET", "PUT"))
 
 
 @pytest.fixture(scope="module")
@@ -65,16 +73,19 @@ def reef(server: Server) -> Iterator[Reef]:
         snapshot = sandbox.snapshot("shell").snapshot_id
         volume = Volumes.create("coral", team="reef").volume_id
         secret = Secrets.create("TOKEN", "kept", hosts=["example.com"], team="reef").secret_id
+        template = Templates.record("atlas", sandbox, "reef")
+        build = Templates.request("atlas", team="reef").build_id
         things = {"sandbox": sandbox.id, "snapshot": snapshot, "volume": volume, "secret": secret}
         yield Reef(
             sandbox,
-            {**things, "template": snapshot},
+            {**things, "template": template.template_id, "build": build},
             {
                 "sandbox": "pearl",
                 "snapshot": "shell",
                 "volume": "coral",
                 "secret": "TOKEN",
-                "template": "shell",
+                "template": "reef/atlas",
+                "build": template.build_id or "",
             },
             Keys.create("strangers", "for a test").key,
             Keys.create("reef", "for a test").key,
@@ -82,8 +93,12 @@ def reef(server: Server) -> Iterator[Reef]:
 
 
 def path_of(path: str, things: dict[str, str]) -> str:
-    thing = things[_kind(path)] if "{ref}" in path else ""
-    return "/atoll" + path.replace("{ref}", thing).replace("{token}", "0" * 32).replace("{name}", "web")
+    parts = {"{token}": "0" * 32, "{name}": "web", "{id}": things["build"]}
+    if "{ref}" in path:
+        parts["{ref}"] = things[_kind(path)]
+    for part, value in parts.items():
+        path = path.replace(part, value)
+    return f"/atoll{path}"
 
 
 def _kind(path: str) -> str:
@@ -117,6 +132,7 @@ def unharmed(reef: Reef) -> Iterator[None]:
             {each.snapshot_id for each in Snapshots.list(team="reef")},
             [each.name for each in Volumes.list(team="reef")],
             [(each.name, each.changed_at) for each in Secrets.list(team="reef")],
+            [(each.public, each.tags, each.builds) for each in Templates.list(team="reef")],
         )
 
     before = seen()
@@ -134,9 +150,9 @@ def test_every_operation_of_the_supervisor_is_open_with_a_rule_or_closed_with_a_
 
 
 def test_every_operation_wants_a_key(server: Server, reef: Reef) -> None:
-    targets = [(each.method, path_of(each.path, reef.things)) for each in OPERATIONS] + [
-        ("GET", "/atoll/hello")
-    ]
+    targets = [
+        (each.method, path_of(each.path, reef.things)) for each in (*OPERATIONS, LINKS, RUN, *UPLOADS)
+    ] + [("GET", "/atoll/hello")]
     for method, target in targets:
         for key in (None, "atoll_" + "0" * 40, "é"):
             with contextlib.suppress(UnicodeEncodeError):
@@ -145,9 +161,8 @@ def test_every_operation_wants_a_key(server: Server, reef: Reef) -> None:
 
 
 def test_what_is_another_team_s_looks_as_if_it_were_not_there(server: Server, reef: Reef) -> None:
-    links = Operation("POST", "/v1/sandboxes/{ref}/links", ())
-    for operation in (*OPERATIONS, links):
-        if "{ref}" not in operation.path:
+    for operation in (*OPERATIONS, LINKS, RUN):
+        if "{ref}" not in operation.path and "{id}" not in operation.path:
             continue
         answers = []
         for things in (MISSING, reef.things, reef.names):
@@ -273,6 +288,50 @@ def test_odd_paths_lead_nowhere(server: Server, reef: Reef) -> None:
             with connection.getresponse() as answer:
                 assert answer.status in (404, 405), (method, target)
                 answer.read()
+
+
+@pytest.mark.parametrize(
+    ("spec", "status"),
+    [
+        ({"image": "/etc"}, 400),
+        ({"image": "../x"}, 400),
+        ({"image": "a/../../x"}, 400),
+        ({"image": "sha256-" + "0" * 64}, 400),
+        ({"steps": [{"kind": "copy", "sources": ["/etc/passwd"], "target": "/x"}]}, 400),
+        ({"steps": [{"kind": "copy", "sources": ["x"], "target": "/x", "archive": "../../secret"}]}, 400),
+        ({"prepare": [{"kind": "copy", "sources": ["x"], "target": "/x"}]}, 400),
+        ({"template": "reef/atlas"}, None),
+        ({"image": "127.0.0.1:1/x:1", "trusted_image": True, "public_image": False}, None),
+        ({"steps": [{"kind": "copy", "sources": ["x"], "target": "/x", "archive": "0" * 64}]}, None),
+    ],
+)
+def test_a_build_reads_nothing_of_the_server_s_machine_or_another_team(
+    server: Server, reef: Reef, spec: object, status: int | None
+) -> None:
+    made = ask(server, reef.key, "POST", "/atoll/v1/templates", {"name": "probe", "team": "reef"})
+    build = made.json()["build_id"]
+    assert [each.name for each in Templates.list(team="strangers")] == ["probe"]
+    answer = ask(server, reef.key, "POST", f"/atoll/v1/builds/{build}/run", {"spec": spec, "timeout_s": 300})
+    if status is not None:
+        assert answer.status_code == status, answer.text
+    else:
+        last = json.loads(answer.text.splitlines()[-1])
+        assert "error" in last, answer.text
+        assert "build" not in last
+        assert Templates.build_info(build).state == "failed"
+    ready = {"state": "ready", "snapshot_id": reef.things["snapshot"]}
+    assert ask(server, reef.key, "POST", f"/atoll/v1/builds/{build}/finish", ready).status_code == 400
+    assert ask(server, reef.key, "DELETE", "/atoll/v1/templates/probe").status_code == 204
+
+
+def test_an_upload_belongs_to_its_team(server: Server, reef: Reef) -> None:
+    target = f"/atoll/v1/uploads/{'ab' * 32}"
+    headers = {"x-api-key": reef.own_key}
+    sent = httpx.put(server.url + target, headers=headers, content=b"tar", timeout=ANSWER_S)
+    assert sent.json() is True
+    assert [ask(server, key, "GET", target).json() for key in (reef.own_key, reef.key)] == [True, False]
+    for odd in ("x" * 64, "0" * 63, "..%2f..%2fsecret"):
+        assert 400 <= ask(server, reef.key, "GET", f"/atoll/v1/uploads/{odd}").status_code < 500
 
 
 def test_a_sandbox_is_held_to_the_network_of_its_template_or_snapshot(server: Server, reef: Reef) -> None:

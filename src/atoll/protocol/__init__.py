@@ -71,6 +71,8 @@ from atoll.protocol.messages import (
 from atoll.protocol.openapi import Operation, api_document, api_page
 from atoll.protocol.secrets import SecretRequest, SecretUpdate
 from atoll.protocol.templates import (
+    BuildNews,
+    BuildRun,
     CachedRequest,
     CachedStep,
     DefaultsRequest,
@@ -91,6 +93,8 @@ __all__ = [
     "TUNNEL_END",
     "TUNNEL_PROTOCOL",
     "AttributesRequest",
+    "BuildNews",
+    "BuildRun",
     "CachedRequest",
     "CachedStep",
     "CeilingRequest",

@@ -7,7 +7,7 @@ new client can always suspend an old supervisor's sandboxes and replace it. Ever
 from __future__ import annotations
 
 import errno
-from typing import Literal, NoReturn
+from typing import Literal, NoReturn, overload
 
 import msgspec
 
@@ -367,6 +367,10 @@ def error_body(error: BaseException) -> ErrorBody:
     )
 
 
+@overload
+def ours(error: Exception) -> Exception: ...
+@overload
+def ours(error: BaseException) -> BaseException: ...
 def ours(error: BaseException) -> BaseException:
     """Return a full disk as a ``NoSpaceError``, wherever it happened; any other error unchanged."""
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -6,7 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from atoll.types import Limits, StartCommand
+from atoll.protocol.messages import ErrorBody
+from atoll.types import BuildInfo, BuildLine, Limits, StartCommand, TemplateSpec
 
 
 class TemplateRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,3 +79,24 @@ class DefaultsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     user: str | None = None
     cwd: str | None = None
     start_command: StartCommand | None = None
+
+
+class BuildRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/builds/ID/run`` of ``atoll serve``, which carries out a waiting build.
+
+    Its copy steps name uploads. ``timeout_s`` bounds all steps together.
+    """
+
+    spec: TemplateSpec
+    timeout_s: float
+
+
+class BuildNews(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A line of its answer: first the build that has begun, then lines of its log, and at last the build or an error.
+
+    Empty lines between them say that the server is there.
+    """
+
+    build: BuildInfo | None = None
+    line: BuildLine | None = None
+    error: ErrorBody | None = None

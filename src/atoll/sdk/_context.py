@@ -104,9 +104,34 @@ class Context:
         """
         if archive is None:
             return (piece for piece, _ in packed_entries(self._files(source)))
-        if archive not in self._archives or not self._archives[archive].is_file():
-            raise InvalidSpecError(f"there is no archive {archive!r}", hint="upload it first")
-        return _unzipped(self._archives[archive])
+        return _unzipped(self._archive(archive))
+
+    def upload_name(self, sources: Sequence[str], archive: str | None) -> str:
+        """Return a SHA-256 in hexadecimal by which a server knows what ``upload`` returns.
+
+        Raises:
+            InvalidSpecError: A source matches no file, or there is no such archive.
+        """
+        if archive is None:
+            return self.digest(sources, None)
+        with open(self._archive(archive), "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def upload(self, sources: Sequence[str], archive: str | None) -> Iterator[bytes]:
+        """Return an archive with at least what ``pieces`` returns for each source, gzipped or not.
+
+        Raises:
+            InvalidSpecError: A source matches no file, or there is no such archive.
+        """
+        if archive is not None:
+            return _content(self._archive(archive))
+        found = {entry[1]: entry for source in sources for entry in self._files(source)}
+        return _zipped(piece for piece, _ in packed_entries(found.values()))
+
+    def _archive(self, name: str) -> Path:
+        if name not in self._archives or not self._archives[name].is_file():
+            raise InvalidSpecError(f"there is no archive {name!r}", hint="upload it first")
+        return self._archives[name]
 
     def _files(self, source: str) -> list[Entry]:
         pattern = pattern_of(source)
@@ -156,3 +181,18 @@ def _unzipped(path: Path) -> Iterator[bytes]:
             if data:
                 yield data
             piece = unzip.unconsumed_tail or file.read(CHUNK_BYTES)
+
+
+def _content(path: Path) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        while piece := file.read(CHUNK_BYTES):
+            yield piece
+
+
+def _zipped(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Iterate over gzip of the pieces, fast rather than small."""
+    zip_ = zlib.compressobj(level=1, wbits=31)
+    for piece in pieces:
+        if data := zip_.compress(piece):
+            yield data
+    yield zip_.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import tarfile
 from collections.abc import Iterator
@@ -135,6 +136,28 @@ def test_a_context_leaves_out_what_is_ignored_and_knows_when_files_change(tmp_pa
         Context(tmp_path).digest(["out/passwd"], None)
     with pytest.raises(InvalidSpecError, match="no context directory to copy from"):
         Context(None).digest(["d"], None)
+
+
+def test_a_context_is_uploaded_by_its_content(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one")
+    (tmp_path / "b").write_text("two")
+    (tmp_path / "c.tar").write_bytes(b"archive")
+    context = Context(tmp_path, {"given": tmp_path / "c.tar"})
+    name = context.upload_name(["a", "a", "b"], None)
+    assert len(name) == 64
+    sent = tmp_path / "sent"
+    sent.write_bytes(b"".join(context.upload(["a", "a", "b"], None)))
+    with tarfile.open(sent) as tar:
+        assert sorted(tar.getnames()) == ["a", "b"]
+    assert b"".join(context.upload(["x"], "given")) == b"archive"
+    assert context.upload_name(["x"], "given") == hashlib.sha256(b"archive").hexdigest()
+    (tmp_path / "b").write_text("other")
+    assert Context(tmp_path).upload_name(["a", "a", "b"], None) != name
+    for asked in (context.upload_name, context.upload):
+        with pytest.raises(InvalidSpecError, match="no archive"):
+            asked(["x"], "missing")
+        with pytest.raises(InvalidSpecError, match="matches no file"):
+            asked(["missing"], None)
 
 
 def test_a_zipped_archive_comes_in_small_pieces_however_much_is_in_it(tmp_path: Path) -> None:

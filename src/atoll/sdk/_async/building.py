@@ -256,7 +256,7 @@ class AsyncBuilder:
     async def _unpack(self, pieces: Iterator[bytes], root: str, owner: str, mode: int | None) -> None:
         request = put_tree(root, "root", owner=owner, mode=mode)
         try:
-            await self._made._agent.call(request, body=_read(pieces), timeout_s=_left_s(self._end_at))
+            await self._made._agent.call(request, body=read_pieces(pieces), timeout_s=_left_s(self._end_at))
         except DeadlineError:
             _left_s(self._end_at)
             raise
@@ -376,7 +376,8 @@ def _chained(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     yield from rest
 
 
-async def _read(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+async def read_pieces(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Iterate over pieces that take a while to make. None of them is empty."""
     while piece := await in_thread(next, pieces, b""):
         yield piece
 

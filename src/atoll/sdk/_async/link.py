@@ -178,12 +178,11 @@ class AsyncLink:
                 answer = await link._ask("DELETE", path, None, (), Deadline(_UNDO_S), None)
                 await answer.read_all(_ANSWER_BYTES)
 
-    async def stream(self, method: str, path: str) -> AsyncAnswer:
+    async def stream(
+        self, method: str, path: str, body: object = None, *, silence_s: float = SHORT_S
+    ) -> AsyncAnswer:
         """Make a call whose answer is read as it arrives, without a size limit."""
-        deadline = Deadline(None, silence_s=SHORT_S)
-        return await _checked(
-            await self._pool.ask(self.place.request(method, path), deadline, repeatable=True)
-        )
+        return await self._ask(method, path, body, (), Deadline(None, silence_s=silence_s), None)
 
     async def upload(self, path: str, kind: type[_Value], body: Upload, length: int | None = None) -> _Value:
         """Send a body of any size and read the answer as ``kind``."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from atoll.errors import AtollError, TemplateBuildError
 from atoll.protocol import FinishRequest, PublishRequest, RecordRequest, TagsRequest, TemplateRequest
 from atoll.sdk._async.link import LONG_S, AsyncLink, ref
+from atoll.sdk._async.places import AsyncThere
 from atoll.sdk._async.resolving import of_team, resolved
 from atoll.sdk._async.sandbox import AsyncSandbox
 from atoll.sdk._async.snapshots import snapshot_ref
@@ -179,8 +180,9 @@ class AsyncTemplates:
     ) -> BuildInfo:
         """Build a template, and return when sandboxes can be made of it.
 
-        The steps run in a sandbox. Steps that were built before for the same team on the same base are not
-        run again. A call that is cancelled or fails leaves only the completed steps and its entry.
+        The steps run in a sandbox, on the server if one is chosen. Steps that were built before for the same
+        team on the same base are not run again. A call that is cancelled or fails leaves only the completed
+        steps and its entry.
 
         Args:
             spec: What to build.
@@ -243,6 +245,13 @@ class AsyncTemplates:
 
         files = Context(None if context is None else Path(context), archives)
         with contextlib.closing(AsyncLink()) as link:
+            if isinstance(link.place, AsyncThere):
+                from atoll.sdk._async.remote_building import AsyncRemoteBuilder
+
+                there = AsyncRemoteBuilder(
+                    link, build_id, spec, context=files, on_begun=on_begun, on_line=on_line
+                )
+                return await there.run(timeout_s)
             path = f"/v1/builds/{ref(build_id)}"
             build, hold = await link.hold("POST", f"{path}/begin", BuildInfo)
             builder = AsyncBuilder(

@@ -257,7 +257,7 @@ class Builder:
     def _unpack(self, pieces: Iterator[bytes], root: str, owner: str, mode: int | None) -> None:
         request = put_tree(root, "root", owner=owner, mode=mode)
         try:
-            self._made._agent.call(request, body=_read(pieces), timeout_s=_left_s(self._end_at))
+            self._made._agent.call(request, body=read_pieces(pieces), timeout_s=_left_s(self._end_at))
         except DeadlineError:
             _left_s(self._end_at)
             raise
@@ -377,7 +377,8 @@ def _chained(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     yield from rest
 
 
-def _read(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def read_pieces(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Iterate over pieces that take a while to make. None of them is empty."""
     while piece := in_thread(next, pieces, b""):
         yield piece
 

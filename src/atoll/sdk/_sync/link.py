@@ -179,12 +179,11 @@ class Link:
                 answer = link._ask("DELETE", path, None, (), Deadline(_UNDO_S), None)
                 answer.read_all(_ANSWER_BYTES)
 
-    def stream(self, method: str, path: str) -> Answer:
+    def stream(
+        self, method: str, path: str, body: object = None, *, silence_s: float = SHORT_S
+    ) -> Answer:
         """Make a call whose answer is read as it arrives, without a size limit."""
-        deadline = Deadline(None, silence_s=SHORT_S)
-        return _checked(
-            self._pool.ask(self.place.request(method, path), deadline, repeatable=True)
-        )
+        return self._ask(method, path, body, (), Deadline(None, silence_s=silence_s), None)
 
     def upload(self, path: str, kind: type[_Value], body: Upload, length: int | None = None) -> _Value:
         """Send a body of any size and read the answer as ``kind``."""

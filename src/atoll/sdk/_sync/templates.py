@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from atoll.errors import AtollError, TemplateBuildError
 from atoll.protocol import FinishRequest, PublishRequest, RecordRequest, TagsRequest, TemplateRequest
 from atoll.sdk._sync.link import LONG_S, Link, ref
+from atoll.sdk._sync.places import There
 from atoll.sdk._sync.resolving import of_team, resolved
 from atoll.sdk._sync.sandbox import Sandbox
 from atoll.sdk._sync.snapshots import snapshot_ref
@@ -180,8 +181,9 @@ class Templates:
     ) -> BuildInfo:
         """Build a template, and return when sandboxes can be made of it.
 
-        The steps run in a sandbox. Steps that were built before for the same team on the same base are not
-        run again. A call that is cancelled or fails leaves only the completed steps and its entry.
+        The steps run in a sandbox, on the server if one is chosen. Steps that were built before for the same
+        team on the same base are not run again. A call that is cancelled or fails leaves only the completed
+        steps and its entry.
 
         Args:
             spec: What to build.
@@ -244,6 +246,13 @@ class Templates:
 
         files = Context(None if context is None else Path(context), archives)
         with contextlib.closing(Link()) as link:
+            if isinstance(link.place, There):
+                from atoll.sdk._sync.remote_building import RemoteBuilder
+
+                there = RemoteBuilder(
+                    link, build_id, spec, context=files, on_begun=on_begun, on_line=on_line
+                )
+                return there.run(timeout_s)
             path = f"/v1/builds/{ref(build_id)}"
             build, hold = link.hold("POST", f"{path}/begin", BuildInfo)
             builder = Builder(

@@ -65,7 +65,7 @@ def routes(settings: Settings, tokens: Tokens, access: Access) -> list[BaseRoute
         *volume_routes(teams, tokens),
         *volume_content_routes(tokens, access),
         *secret_routes(teams),
-        *remote_routes(settings, tokens, access),
+        *remote_routes(settings, tokens, access, builds, uploads),
     ]
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -12,7 +12,7 @@ from atoll.sdk import AsyncTemplates
 from atoll.server.api.team_request import TeamRequest, TeamRoutes
 from atoll.server.api.templates import own_ref, plain_route
 from atoll.server.builds.builds import Builds
-from atoll.server.builds.uploads import Uploads
+from atoll.server.builds.uploads import Uploads, pieces_of
 from atoll.server.e2b.answers import Refusal, answer
 from atoll.server.e2b.build_steps import archives_of, spec_of
 from atoll.server.e2b.template_views import entry, status_of
@@ -44,21 +44,13 @@ def _upload_routes(teams: TeamRoutes, scheme: str, uploads: Uploads) -> Sequence
         return answer(Upload(present=uploads.has(team, digest), url=url), 201)
 
     async def take(request: Request) -> Response:
-        await uploads.take(request.path_params["digest"], dict(request.query_params), _pieces(request))
+        await uploads.take(request.path_params["digest"], dict(request.query_params), pieces_of(request))
         return Response(status_code=200)
 
     return [
         plain_route(teams, "GET", "/templates/{template_id}/files/{digest}", where),
         Route("/uploads/{digest}", take, methods=["PUT"]),
     ]
-
-
-async def _pieces(request: Request) -> AsyncIterator[bytes]:
-    try:
-        async for piece in request.stream():
-            yield piece
-    except ClientDisconnect:
-        raise Refusal(400, "the body ended early") from None
 
 
 async def _build(request: TeamRequest) -> BuildInfo:

@@ -17,9 +17,9 @@ from atoll.server.e2b.attributes import INTERNET, NETWORK, flag_of, read
 from atoll.server.e2b.creation import WIDER
 from atoll.server.e2b.egress import egress_of
 from atoll.server.e2b.network_views import kept_network
+from atoll.server.e2b.origins import may_get
 from atoll.server.e2b.views import Views, state_of
 from atoll.server.e2b.wire import Connect, Network, Pause, Refresh, Resume, Timeout
-from atoll.server.origins import may_get
 from atoll.types import SandboxInfo
 
 _REFRESH_S = 15

@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlencode
 
+from starlette.requests import ClientDisconnect, Request
+
 from atoll.server.e2b.answers import Refusal
 from atoll.server.tokens import Tokens, same
 
@@ -81,13 +83,21 @@ class Uploads:
         """Store what a client sends to such an address.
 
         Raises:
-            Refusal: The signature is invalid or expired (403), the upload is too long (413), or too many
-                arrive at once (503).
+            Refusal: The signature is invalid or expired (403), or ``store`` refuses.
         """
         team, until = asked.get("team", ""), asked.get("until", "")
         wanted = self._tokens.upload(team, digest, until)
         if not same(asked.get("signature", ""), wanted) or not until.isdigit() or int(until) < self._clock():
             raise Refusal(403, "this URL is not signed, or its signature has expired")
+        await self.store(team, digest, pieces)
+
+    async def store(self, team: str, digest: str, pieces: AsyncIterator[bytes]) -> None:
+        """Store what a client of a team sends.
+
+        Raises:
+            Refusal: The digest is not a hash (400), the upload is too long (413), or too many arrive at once
+                (503).
+        """
         path = self.path(team, digest)
         if self._going[team] >= _AT_ONCE:
             raise Refusal(503, "too many uploads run at a time", headers={"Retry-After": "1"})
@@ -149,6 +159,19 @@ class Uploads:
             with contextlib.suppress(FileNotFoundError):  # another sweep was faster
                 status = entry.stat()
                 yield status.st_mtime, status.st_size, entry
+
+
+async def pieces_of(request: Request) -> AsyncIterator[bytes]:
+    """Iterate over the body of a request.
+
+    Raises:
+        Refusal: It ends early (400).
+    """
+    try:
+        async for piece in request.stream():
+            yield piece
+    except ClientDisconnect:
+        raise Refusal(400, "the body ended early") from None
 
 
 def _mark(team: str) -> str:

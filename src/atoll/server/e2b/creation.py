@@ -18,12 +18,12 @@ from atoll.server.e2b.attributes import IDEMPOTENCY, Attributes, read
 from atoll.server.e2b.egress import egress_of, mask_of
 from atoll.server.e2b.idempotency import KEEP_S, Idempotency
 from atoll.server.e2b.network_views import kept_network, without_password
+from atoll.server.e2b.origins import is_within
 from atoll.server.e2b.sandbox_lookup import all_of
 from atoll.server.e2b.template_source import TemplateSource, missing_template, source_of
 from atoll.server.e2b.transforms import NO_IDENTITY
 from atoll.server.e2b.views import Views
 from atoll.server.e2b.wire import NewSandbox, Sandbox
-from atoll.server.origins import is_within
 from atoll.types import EgressPolicy, TeamInfo
 
 _NO_PUBLIC_TRAFFIC = (

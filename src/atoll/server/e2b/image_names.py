@@ -18,14 +18,14 @@ DEFAULTS = {
 }
 
 
-def mapped(reference: str, table: Mapping[str, str]) -> str | None:
+def mapped(reference: str, table: Mapping[str, str], defaults: Mapping[str, str] = DEFAULTS) -> str | None:
     """Return the name that an image's name is mapped to, or None if the table does not mention it.
 
     A name in the table is replaced as a whole. An entry that ends with ``/`` or ``:`` replaces the beginning
     of names, the longest entry first. For example, ``docker.io/=mirror.example/`` redirects that registry to
     a mirror.
     """
-    known = {**DEFAULTS, **table}
+    known = {**defaults, **table}
     forms = [reference]
     if _is_of_hub(reference):
         plain = reference.removeprefix(_HUB).removeprefix("library/")

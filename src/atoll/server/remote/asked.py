@@ -9,10 +9,10 @@ from typing import TypeVar
 
 import msgspec
 
-from atoll.errors import InvalidSpecError, SandboxNotFoundError, SnapshotNotFoundError
-from atoll.sdk import AsyncSandbox, AsyncSnapshots
+from atoll.errors import InvalidSpecError, SandboxNotFoundError, SnapshotNotFoundError, TemplateNotFoundError
+from atoll.sdk import AsyncSandbox, AsyncSnapshots, AsyncTemplates
 from atoll.server.e2b.destinations import Range
-from atoll.types import SandboxInfo, SnapshotInfo, TeamInfo, as_json, from_json
+from atoll.types import BuildInfo, SandboxInfo, SnapshotInfo, TeamInfo, as_json, from_json
 
 _Value = TypeVar("_Value")
 _SHOWN = 64
@@ -87,6 +87,21 @@ class Asked:
                 f"there is no snapshot {ref[:_SHOWN]!r}", hint="`atoll snapshots` lists them"
             )
         return info
+
+    async def build(self, build_id: str) -> BuildInfo:
+        """Return the team's build with this id.
+
+        Raises:
+            TemplateNotFoundError: There is none. Another team's build gets the same error.
+        """
+        try:
+            build = await AsyncTemplates.build_info(build_id) if _may_name(build_id) else None
+            owner = await AsyncTemplates.get(build.template_id, team=self.team.name) if build else None
+        except TemplateNotFoundError:
+            build = owner = None
+        if build is None or owner is None or owner.team != self.team.name:
+            raise TemplateNotFoundError(f"there is no build {build_id[:_SHOWN]!r}")
+        return build
 
 
 def _may_name(ref: str) -> bool:

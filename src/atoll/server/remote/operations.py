@@ -6,7 +6,6 @@ What is not in this table does not exist for a client. Each operation of the sup
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
@@ -16,22 +15,27 @@ from atoll.errors import InvalidSpecError, SandboxNotFoundError
 from atoll.protocol import (
     DiffRequest,
     EgressTest,
+    FinishRequest,
     NetworkRequest,
     PromoteRequest,
+    PublishRequest,
+    RecordRequest,
     RollbackRequest,
     SecretRequest,
     SnapshotRequest,
+    TagsRequest,
+    TemplateRequest,
     VolumeRequest,
 )
 from atoll.sdk import AsyncSnapshots, AsyncTemplates
 from atoll.server.e2b.attributes import check_attributes
-from atoll.server.origins import is_within, may_get
+from atoll.server.e2b.origins import is_within, may_get
 from atoll.server.remote.asked import Asked
+from atoll.server.remote.build_specs import IMAGE
 from atoll.server.remote.network import check_remote
 from atoll.types import SandboxSpec, SnapshotInfo, users_attributes
 
 Rule = Callable[[Asked], Awaitable[None]]
-_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,255}")
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ class Operation:
         rules: What checks a request and makes it the team's, in order.
         query: The parameters of the query part that are passed on.
         streamed: Whether the body has any size and is passed on as it arrives.
+        passed: Whether it is passed on at all; the server has a route of its own for the others.
     """
 
     method: str
@@ -51,6 +56,7 @@ class Operation:
     rules: tuple[Rule, ...]
     query: tuple[str, ...] = ()
     streamed: bool = False
+    passed: bool = True
 
 
 async def _sandbox(asked: Asked) -> None:
@@ -110,7 +116,7 @@ async def _check_image(image: str, team: str) -> None:
         InvalidSpecError: It cannot be the name of an image.
         NotFoundError: The server has no such image, and pulls none of that name.
     """
-    if not _IMAGE.fullmatch(image) or ".." in image:
+    if not IMAGE.fullmatch(image):
         raise InvalidSpecError(
             f"{image[:64]!r} is not the name of an image",
             hint="a server builds from no directory of its own; build a template",
@@ -156,6 +162,35 @@ async def _take(asked: Asked) -> None:
         raise InvalidSpecError("a client takes no snapshot for a build", hint="leave build_id out")
 
 
+async def _template(asked: Asked) -> None:
+    wanted, team = asked.read(TemplateRequest), asked.team.name
+    asked.write(msgspec.structs.replace(wanted, team=team, name=wanted.name.removeprefix(f"{team}/")))
+
+
+async def _record(asked: Asked) -> None:
+    wanted, team = asked.read(RecordRequest), asked.team.name
+    name = wanted.name.removeprefix(f"{team}/") if wanted.name is not None else None
+    asked.write(msgspec.structs.replace(wanted, team=team, name=name))
+
+
+async def _tags(asked: Asked) -> None:
+    asked.write(msgspec.structs.replace(asked.read(TagsRequest), team=asked.team.name))
+
+
+async def _publish(asked: Asked) -> None:
+    asked.write(msgspec.structs.replace(asked.read(PublishRequest), team=asked.team.name))
+
+
+async def _build(asked: Asked) -> None:
+    asked.params["id"] = (await asked.build(asked.params["id"])).build_id
+
+
+async def _over(asked: Asked) -> None:
+    wanted = asked.read(FinishRequest)
+    if wanted.state == "ready" or wanted.snapshot_id is not None or wanted.image is not None:
+        raise InvalidSpecError("the server says when a build is ready", hint="a client can only end it")
+
+
 async def _volume(asked: Asked) -> None:
     asked.write(msgspec.structs.replace(asked.read(VolumeRequest), team=asked.team.name))
 
@@ -194,6 +229,7 @@ OPERATIONS: tuple[Operation, ...] = (
     _of_sandbox("GET", "/services"),
     _of_sandbox("DELETE", "/services/{name}"),
     _of_sandbox("POST", "/snapshots", _take),
+    _of_sandbox("POST", "/template", _record),
     _of_sandbox("POST", "/limits"),
     _of_sandbox("GET", "/stats"),
     _of_sandbox("GET", "/stats/history", query=("start", "end")),
@@ -205,6 +241,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/v1/snapshots/{ref}", (_snapshot,)),
     Operation("GET", "/v1/snapshots/{ref}/digest", (_snapshot,)),
     Operation("DELETE", "/v1/snapshots/{ref}", (_snapshot,)),
+    Operation("POST", "/v1/snapshots/{ref}/template", (_snapshot, _record)),
     Operation("POST", "/v1/volumes", (_volume,)),
     Operation("GET", "/v1/volumes", (_team,)),
     Operation("GET", _VOLUME, (_team,)),
@@ -223,8 +260,15 @@ OPERATIONS: tuple[Operation, ...] = (
         streamed=True,
     ),
     Operation("GET", "/v1/disk", (_team,)),
+    Operation("POST", "/v1/templates", (_template,)),
     Operation("GET", "/v1/templates", (_team,)),
+    Operation("POST", "/v1/templates/{ref}/tag", (_tags,)),
+    Operation("POST", "/v1/templates/{ref}/untag", (_tags,)),
+    Operation("POST", "/v1/templates/{ref}/publish", (_publish,)),
     Operation("GET", "/v1/templates/{ref}", (_team,)),
+    Operation("DELETE", "/v1/templates/{ref}", (_team,), passed=False),
+    Operation("GET", "/v1/builds/{id}", (_build,)),
+    Operation("POST", "/v1/builds/{id}/finish", (_build, _over)),
     Operation("GET", "/v1/resolved", (_team,), ("ref",)),
     Operation("POST", "/v1/secrets", (_secret,)),
     Operation("GET", "/v1/secrets", (_team,)),
@@ -233,24 +277,15 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("DELETE", "/v1/secrets/{ref}", (_team,)),
 )
 
-_BUILDS = "templates are built over E2B's API, or on the server's machine"
+_BUILDS = "the server carries builds out, see remote/builds.py"
 _OPERATOR = "only the operator does it, on the server's machine"
 CLOSED_TO_CLIENTS: dict[tuple[str, str], str] = {
     ("POST", "/v1/unplug-all"): _OPERATOR,
-    ("POST", f"{_ONE}/template"): _BUILDS,
     ("POST", f"{_ONE}/defaults"): _BUILDS,
-    ("POST", "/v1/snapshots/{ref}/template"): _BUILDS,
-    ("POST", "/v1/templates"): _BUILDS,
-    ("DELETE", "/v1/templates/{ref}"): _BUILDS,
-    ("POST", "/v1/templates/{ref}/tag"): _BUILDS,
-    ("POST", "/v1/templates/{ref}/untag"): _BUILDS,
-    ("POST", "/v1/templates/{ref}/publish"): _BUILDS,
-    ("DELETE", "/v1/steps"): _BUILDS,
-    ("GET", "/v1/builds/{id}"): _BUILDS,
+    ("DELETE", "/v1/steps"): "it erases the steps of all teams",
     ("POST", "/v1/builds/{id}/begin"): _BUILDS,
     ("POST", "/v1/builds/{id}/cached"): _BUILDS,
     ("POST", "/v1/builds/{id}/steps"): _BUILDS,
-    ("POST", "/v1/builds/{id}/finish"): _BUILDS,
     ("POST", "/v1/egress/test"): "it judges with the registries and secrets of the home",
     ("POST", "/v1/snapshots/verify"): "it reads whole disks, which takes minutes of the host's time",
     ("POST", "/v1/verified-images"): _OPERATOR,

@@ -7,36 +7,37 @@ import contextlib
 import ipaddress
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
-import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from atoll.errors import AtollError, DeniedError, NotFoundError, QuotaError
+from atoll.errors import NotFoundError
 from atoll.host import Home
 from atoll.protocol import (
     LINK,
     PROTOCOL_VERSION,
     REQUEST_HEADER,
-    ErrorBody,
     LinkRequest,
     RemoteHello,
     check_link,
-    error_body,
-    ours,
 )
 from atoll.sdk import AsyncSupervisor
 from atoll.server.auth.access import Access
-from atoll.server.e2b.answers import Refusal, read_body, refusal_of
+from atoll.server.builds.builds import Builds
+from atoll.server.builds.uploads import Uploads
+from atoll.server.e2b.answers import read_body
 from atoll.server.e2b.destinations import Range
+from atoll.server.remote.answering import answering
 from atoll.server.remote.asked import Asked
+from atoll.server.remote.builds import build_routes
 from atoll.server.remote.dial import dial_route
+from atoll.server.remote.leaving import disconnected
 from atoll.server.remote.operations import OPERATIONS, Operation
 from atoll.server.settings import Settings
 from atoll.server.tokens import Tokens
@@ -48,7 +49,9 @@ _KEPT_HEADERS = ("content-type", "content-length")
 _LINE_BYTES = 1 << 20
 
 
-def remote_routes(settings: Settings, tokens: Tokens, access: Access) -> Sequence[BaseRoute]:
+def remote_routes(
+    settings: Settings, tokens: Tokens, access: Access, builds: Builds, uploads: Uploads
+) -> Sequence[BaseRoute]:
     """Return the routes for clients that are this very SDK on other machines."""
     domain = settings.public_domain or f"localhost:{settings.port}"
     opened = [ipaddress.ip_network(text) for text in settings.private_ranges]
@@ -76,67 +79,27 @@ def remote_routes(settings: Settings, tokens: Tokens, access: Access) -> Sequenc
         return Response(as_json(address), media_type="application/json")
 
     return [
-        Route(f"{PREFIX}/hello", _answering(hello)),
+        Route(f"{PREFIX}/hello", answering(hello)),
         dial_route(f"{PREFIX}/v1/dial", access),
-        Route(f"{PREFIX}/v1/sandboxes/{{ref}}/links", _answering(links), methods=["POST"]),
+        Route(f"{PREFIX}/v1/sandboxes/{{ref}}/links", answering(links), methods=["POST"]),
+        *build_routes(f"{PREFIX}/v1", settings, access, builds, uploads),
         *(
             Route(
-                f"{PREFIX}{operation.path}",
-                _answering(_Passage(operation, access, opened)),
+                # a template's name may have its team before it
+                f"{PREFIX}{operation.path.replace('/templates/{ref}', '/templates/{ref:path}')}",
+                answering(_Passage(operation, access, opened)),
                 methods=[operation.method],
             )
             for operation in OPERATIONS
+            if operation.passed
         ),
-        Route(f"{PREFIX}/{{rest:path}}", _answering(_nothing)),
+        Route(f"{PREFIX}/{{rest:path}}", answering(_nothing)),
     ]
-
-
-Endpoint = Callable[[Request], Awaitable[Response]]
-
-
-def _answering(endpoint: Endpoint) -> Endpoint:
-    """Answer errors as the supervisor does, since the client is the SDK that talks to supervisors."""
-
-    async def answered(request: Request) -> Response:
-        try:
-            return await endpoint(request)
-        except Refusal as refusal:
-            return _failed(error_body(_as_error(refusal)), refusal.status, refusal.headers)
-        except (AtollError, OSError) as error:
-            known = ours(error)
-            if not isinstance(known, AtollError):
-                raise
-            return _failed(_told(error_body(known)), refusal_of(known).status)
-
-    return answered
 
 
 async def _nothing(request: Request) -> Response:
     del request
     raise NotFoundError("the server offers no such operation", hint="see its page in the guide")
-
-
-def _as_error(refusal: Refusal) -> AtollError:
-    if refusal.status == 401:
-        return DeniedError("the API key is missing or wrong", hint="`atoll login` takes another one")
-    if refusal.status == 429:
-        return QuotaError(refusal.message)
-    return AtollError(refusal.message)
-
-
-def _failed(body: ErrorBody, status: int, headers: dict[str, str] | None = None) -> Response:
-    return Response(as_json(body), status, headers, "application/json")
-
-
-def _told(body: ErrorBody) -> ErrorBody:
-    """Return an error without the paths of this host."""
-    home = str(Home.default().path)
-    hide = {
-        name: text.replace(home, "HOME")
-        for name in ("message", "hint")
-        if (text := getattr(body, name)) is not None and home in text
-    }
-    return msgspec.structs.replace(body, **hide) if hide else body
 
 
 class _Passage:
@@ -194,7 +157,7 @@ async def _passed(
     asking = asyncio.ensure_future(
         AsyncSupervisor.relayed(method, target, headers, request.stream() if body is None else body, length)
     )
-    leaving = asyncio.ensure_future(_disconnected(request.receive)) if body is not None else None
+    leaving = asyncio.ensure_future(disconnected(request.receive)) if body is not None else None
     try:
         await asyncio.wait({asking, leaving} if leaving else {asking}, return_when=asyncio.FIRST_COMPLETED)
         if not asking.done():
@@ -225,7 +188,7 @@ class _Relayed(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(self._send(send))
-        leaving = asyncio.ensure_future(_disconnected(receive))
+        leaving = asyncio.ensure_future(disconnected(receive))
         try:
             await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
@@ -258,8 +221,3 @@ class _Relayed(Response):
                 rest = b""
         if rest:
             yield rest.replace(home, b"HOME")
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

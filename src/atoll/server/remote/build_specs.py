@@ -1,0 +1,52 @@
+"""What a client on another machine may build: nothing of this host's files, and with none of its logins."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from atoll.errors import InvalidSpecError
+from atoll.server.e2b.image_names import BASE, mapped
+from atoll.types import CopyStep, Limits, TemplateSpec
+
+# A name with a slash at its beginning, or with two dots, would be a path of this host.
+IMAGE = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,255}")
+# Names that the home itself gives images by their content.
+_OF_THIS_HOST = re.compile(r"sha256-")
+BUILD_MOST_S = 24 * 3600.0
+
+
+def build_spec(wanted: TemplateSpec, limits: Limits, table: dict[str, str]) -> TemplateSpec:
+    """Return what is built if a client asks for this.
+
+    Args:
+        wanted: What the client asks for.
+        limits: The limits that the build was made with.
+        table: The operator's names of images.
+
+    Raises:
+        InvalidSpecError: It names no image, or copies from no upload.
+    """
+    for step in (*wanted.prepare, *wanted.steps):
+        if isinstance(step, CopyStep) and step.archive is None:
+            raise InvalidSpecError("a server has no context directory", hint="copy from an upload")
+    changes: dict[str, object] = {"limits": limits, "trusted_image": False, "public_image": True}
+    if wanted.image is not None:
+        if not IMAGE.fullmatch(wanted.image) or _OF_THIS_HOST.match(wanted.image):
+            raise InvalidSpecError(
+                f"{wanted.image[:64]!r} is not the name of an image", hint="name one as its registry does"
+            )
+        known = BASE if wanted.image == BASE else mapped(wanted.image, table, {})
+        if known is not None:
+            changes |= {"image": known, "trusted_image": True, "public_image": False}
+    return msgspec.structs.replace(wanted, **changes)
+
+
+def uploads_of(spec: TemplateSpec) -> set[str]:
+    """Return the uploads that the template needs."""
+    return {
+        step.archive
+        for step in (*spec.prepare, *spec.steps)
+        if isinstance(step, CopyStep) and step.archive is not None
+    }
