@@ -23,6 +23,7 @@ from atoll.protocol.links import (
     expiry_of,
     keyed_token,
     link_value,
+    port_url,
     record_name,
 )
 from atoll.protocol.messages import (
@@ -155,6 +156,7 @@ __all__ = [
     "expiry_of",
     "keyed_token",
     "link_value",
+    "port_url",
     "ours",
     "raise_body",
     "record_name",

@@ -42,6 +42,20 @@ class LinkRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     expires_in_s: float | None = None
 
 
+def port_url(scheme: str, names: str, sandbox_id: str, port: int, value: str | None = None) -> str:
+    """Return the address of a port.
+
+    Args:
+        scheme: ``http`` or ``https``.
+        names: What follows ``PORT-ID.`` in the addresses of the server.
+        sandbox_id: The sandbox.
+        port: The port inside.
+        value: Makes it a signed link: what ``link_value`` returns.
+    """
+    address = f"{scheme}://{port}-{sandbox_id}.{names}/"
+    return address if value is None else f"{address}?{LINK}={value}"
+
+
 def check_link(port: int, expires_in_s: float | None) -> None:
     """Refuse a port that has no address, and a length that no link can have.
 

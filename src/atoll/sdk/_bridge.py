@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import functools
 import os
 import socket
 import ssl
@@ -143,10 +144,26 @@ async def _awaited(work: Awaitable[_Value]) -> _Value:
 
 async def _open(server: Server) -> _Streams:
     host, port = server.address
-    context = ssl.create_default_context(cafile=server.ca) if server.tls else None
-    if context is not None and server.ca is not None:
-        context.load_default_certs()
+    context = _tls(server.ca, _written(server.ca)) if server.tls else None
     return await asyncio.open_connection(host, port, ssl=context, limit=_BYTES)
+
+
+@functools.lru_cache(maxsize=8)
+def _tls(ca: str | None, written: tuple[int, int] | None) -> ssl.SSLContext:
+    """Return what checks certificates. Reading the authorities of this machine takes long, so it is done once."""
+    del written
+    context = ssl.create_default_context(cafile=ca)
+    if ca is not None:
+        context.load_default_certs()
+    return context
+
+
+def _written(ca: str | None) -> tuple[int, int] | None:
+    """Return what changes when a file with an authority is replaced."""
+    if ca is None:
+        return None
+    status = os.stat(ca)
+    return status.st_mtime_ns, status.st_ino
 
 
 async def _pair() -> tuple[socket.socket, socket.socket, _Streams]:

@@ -11,7 +11,7 @@ import msgspec
 
 from atoll.errors import StateError
 from atoll.host import Home, process_alive
-from atoll.protocol import LINK, SERVER_RECORDS, ServerRecord, link_value
+from atoll.protocol import SERVER_RECORDS, ServerRecord, link_value, port_url
 from atoll.types import from_json
 
 
@@ -23,11 +23,11 @@ def url_of(home: Home, sandbox_id: str, port: int, expires_in_s: float | None) -
     """
     directory = home.path / "server"
     server = _server(directory)
-    address = f"{server.scheme}://{port}-{sandbox_id}.{server.names}/"
-    if expires_in_s is None:
-        return address
-    expires_at = math.ceil(time.time() + expires_in_s)
-    return f"{address}?{LINK}={link_value(_secret(directory), sandbox_id, port, expires_at)}"
+    value = None
+    if expires_in_s is not None:
+        expires_at = math.ceil(time.time() + expires_in_s)
+        value = link_value(_secret(directory), sandbox_id, port, expires_at)
+    return port_url(server.scheme, str(server.names), sandbox_id, port, value)
 
 
 def _server(directory: Path) -> ServerRecord:

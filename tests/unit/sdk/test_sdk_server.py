@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from atoll.errors import HostError, InvalidSpecError
-from atoll.sdk import _server
+from atoll.sdk import _bridge, _server
 from atoll.sdk._server import Server
 
 URL = "https://api.example.com"
@@ -93,3 +93,15 @@ def test_a_broken_file_is_told(config: Path) -> None:
     config.write_text("{")
     with pytest.raises(HostError, match="no stored login"):
         _server.chosen()
+
+
+def test_authorities_are_read_once_until_their_file_is_replaced(tmp_path: Path) -> None:
+    assert _bridge._tls(None, None) is _bridge._tls(None, None)
+    file, other = tmp_path / "authority.pem", tmp_path / "other.pem"
+    file.write_text("one")
+    before = _bridge._written(str(file))
+    assert before == _bridge._written(str(file))
+    other.write_text("two")
+    other.replace(file)
+    assert _bridge._written(str(file)) != before
+    assert _bridge._written(None) is None

@@ -20,12 +20,12 @@ from starlette.types import Receive, Scope, Send
 from atoll.errors import NotFoundError
 from atoll.host import Home
 from atoll.protocol import (
-    LINK,
     PROTOCOL_VERSION,
     REQUEST_HEADER,
     LinkRequest,
     RemoteHello,
     check_link,
+    port_url,
 )
 from atoll.sdk import AsyncSupervisor
 from atoll.server.auth.access import Access
@@ -72,10 +72,11 @@ def remote_routes(
         wanted = asked.read(LinkRequest)
         check_link(wanted.port, wanted.expires_in_s)
         info = await asked.sandbox(asked.params["ref"])
-        address = f"{settings.scheme}://{wanted.port}-{info.sandbox_id}.{domain}/"
+        value = None
         if wanted.expires_in_s is not None:
             expires_at = math.ceil(time.time() + wanted.expires_in_s)
-            address += f"?{LINK}={tokens.link(info.sandbox_id, wanted.port, expires_at)}"
+            value = tokens.link(info.sandbox_id, wanted.port, expires_at)
+        address = port_url(settings.scheme, domain, info.sandbox_id, wanted.port, value)
         return Response(as_json(address), media_type="application/json")
 
     return [

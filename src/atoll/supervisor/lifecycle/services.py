@@ -108,9 +108,8 @@ def _planned(sandbox: Sandbox, info: ServiceInfo) -> ServiceInfo:
     """The info with the last run of its schedule and the next."""
     if info.spec.schedule is None:
         return info
-    last = sandbox.row.runs.get(info.name)
-    after = max(info.spec.added_at, sandbox.row.created_at, last.at if last else 0.0)
-    return msgspec.structs.replace(info, last_run=last, next_at=schedule_of(info.spec.schedule).after(after))
+    next_at = schedule_of(info.spec.schedule).after(sandbox.row.scheduled_from(info.spec))
+    return msgspec.structs.replace(info, last_run=sandbox.row.runs.get(info.name), next_at=next_at)
 
 
 def joined_services(earlier: Iterable[ServiceSpec], added: Iterable[ServiceSpec]) -> tuple[ServiceSpec, ...]:

@@ -96,8 +96,7 @@ class Schedules:
             await asyncio.sleep(_LOOK_S)
 
     def _look(self, sandbox: Sandbox, spec: ServiceSpec) -> None:
-        key, last = (sandbox.sandbox_id, spec.name), sandbox.row.runs.get(spec.name)
-        since = max(spec.added_at, sandbox.row.created_at, last.at if last else 0.0)
+        key, since = (sandbox.sandbox_id, spec.name), sandbox.row.scheduled_from(spec)
         if key in self._going or _next_at(spec.schedule or "", since) > self._unix_s():
             return
         self._going.add(key)

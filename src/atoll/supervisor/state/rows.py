@@ -156,6 +156,11 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
         values = dict(zip(_TOLD, _told(self), strict=True))
         return SandboxInfo(**values, network=masked(self.network))
 
+    def scheduled_from(self, service: ServiceSpec) -> float:
+        """Return the moment after which a service is next to run: that of its last run, or when it was added."""
+        last = self.runs.get(service.name)
+        return max(service.added_at, self.created_at, last.at if last else 0.0)
+
     def but(self, **changes: object) -> SandboxRow:
         """The same row with some fields changed."""
         return msgspec.structs.replace(self, **changes)
