@@ -64,7 +64,6 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "memory_mib": "limits=Limits(memory_mib=…)",
         "mounts": 'volumes={"/PATH": "NAME"}',
         "network_block_all": _NETWORK,
-        "ports": "sandbox.forward(PORT) or sandbox.dial(PORT)",
         "request_timeout": "within_s=…, in seconds",
         "secrets": "Secrets.create(…), and a network=Policy(…) that injects them",
         "snapshot": "from_snapshot=…",
