@@ -28,6 +28,7 @@ SECTIONS = {
             "restores",
             "crashes",
             "survival",
+            "housekeeping",
             "code",
             "evals",
             "mcp",

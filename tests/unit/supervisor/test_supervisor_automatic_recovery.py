@@ -119,6 +119,15 @@ async def test_a_lease_goes_on_over_a_crash(harness: Harness) -> None:
 
 
 @with_harness
+async def test_a_lease_that_was_taken_off_does_not_keep_it_crashed(harness: Harness) -> None:
+    sandbox = await made_with(harness, timeout_s=60)
+    body = {"timeout_s": None}
+    assert (await harness.ask("POST", f"/v1/sandboxes/{sandbox.sandbox_id}/timeout", body)).status == 200
+    await crash(harness, sandbox)
+    await harness.until(lambda: sandbox.row.state == "running")
+
+
+@with_harness
 async def test_what_crashes_again_and_again_waits_longer_each_time_and_is_left_in_the_end(
     harness: Harness,
 ) -> None:

@@ -167,7 +167,6 @@ class Wakes:
 def waits_for_recovery(sandbox: Sandbox) -> bool:
     """Whether a sandbox has crashed while it ran, and is to be recovered without a use."""
     row = sandbox.row
-    lease_over = row.lifecycle.timeout_s is not None and row.ends_at is None
     wanted = row.lifecycle.recovers and row.on_crash != "stop"
     waits = row.state == "crashed" and row.crashed_running and sandbox.unplugged is None
-    return waits and wanted and not lease_over
+    return waits and wanted

@@ -122,7 +122,7 @@ class DiskPressure:
                 await self._tasks.run(_awaited(free))
         for sandbox in self._registry.sandboxes():
             if self._may_sleep(sandbox, now_s) and await self._fits(sandbox):
-                await self._put_to_sleep(sandbox)
+                await self._put_to_sleep(sandbox, now_s)
 
     async def _is_still_low(self, low_bytes: float) -> bool:
         return (await asyncio.to_thread(self._disk)).free < low_bytes * _OVER
@@ -141,13 +141,14 @@ class DiskPressure:
     def _may_sleep(self, sandbox: Sandbox, now_s: float) -> bool:
         """Whether a sandbox does nothing and the next use of it wakes it."""
         row = sandbox.row
-        quiet_since_s = self._moved.get(sandbox.sandbox_id, (now_s, (0, 0)))[0]
+        quiet_since_s, counted = self._moved.get(sandbox.sandbox_id, (now_s, None))
         return (
             row.state == "running"
             and sandbox.running is not None
             and sandbox.unplugged is None
             and row.lifecycle.auto_resume
             and now_s - quiet_since_s >= _IDLE_S
+            and sandbox.running.link.traffic() == counted
             and is_idle(self._history.of(sandbox), now_s)
         )
 
@@ -158,12 +159,17 @@ class DiskPressure:
         free_bytes = (await asyncio.to_thread(self._disk)).free
         return memory_bytes is not None and memory_bytes * _SHARE_OF_FREE <= free_bytes
 
-    async def _put_to_sleep(self, sandbox: Sandbox) -> None:
-        self._tell(sandbox.sandbox_id, "suspended: it is idle, and the host's disk is nearly full")
+    async def _put_to_sleep(self, sandbox: Sandbox, now_s: float) -> None:
         try:
-            await self._tasks.run(self._suspends.suspend(sandbox))
+            await self._tasks.run(self._suspend_if_idle(sandbox, now_s))
         except (AtollError, OSError) as error:
             _log.warning("cannot suspend the idle sandbox %s: %s", sandbox.sandbox_id, error)
+
+    async def _suspend_if_idle(self, sandbox: Sandbox, now_s: float) -> None:
+        async with sandbox.lock:
+            if self._may_sleep(sandbox, now_s):  # it may have been used while it was measured
+                self._tell(sandbox.sandbox_id, "suspended: it is idle, and the host's disk is nearly full")
+                await self._suspends.suspend_locked(sandbox, cause="idle")
 
 
 async def _awaited(work: Callable[[], Awaitable[object]]) -> object:

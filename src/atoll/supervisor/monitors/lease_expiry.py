@@ -152,7 +152,8 @@ class LeaseExpiry:
             memory = then == "suspend" or row.engine_disk or sandbox.unplugged is not None
             await self._suspends.suspend_locked(sandbox, memory=memory, cause="lease")
         elif row.state != "killed":
-            await self._registry.change(sandbox, **NO_LEASE)
+            # one that has crashed is not recovered without a use any more
+            await self._registry.change(sandbox, **NO_LEASE, crashed_running=False)
 
     async def _tell_calendar(self) -> None:
         """Update the calendar times of leases after the calendar jumped: the next boot knows nothing else."""
