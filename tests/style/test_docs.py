@@ -80,7 +80,8 @@ def test_each_row_of_what_survives_what_has_a_test() -> None:
 
     events = [row.split(" | ")[0] for row in rows("docs/guide/survival.md", "# What survives what")]
     proofs = [row.split(" | ") for row in rows("docs/design/proofs.md", "## What survives what")]
-    assert [event for event, _ in proofs] == events
+    # the pages lie in different directories
+    assert [event.replace("../guide/", "") for event, _ in proofs] == events
     for _, proof in proofs:
         path, name = re.findall(r"`([^`]+)`", proof)
         assert re.search(rf"^(async )?def {name}\(", (ROOT / path).read_text(), re.MULTILINE), proof
