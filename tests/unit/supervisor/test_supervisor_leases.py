@@ -423,8 +423,11 @@ async def test_histories_are_kept_of_so_many_that_sleep(harness: Harness) -> Non
     made = [await harness.create() for _ in range(3)]
     sandboxes = [harness.system.registry.sandbox(each["sandbox_id"]) for each in made]
     await harness.until(lambda: all(harness.system.history.of(each) for each in sandboxes))
-    for each in made[:2]:
-        await harness.ask("POST", _one(each, "/suspend"))
+    await harness.ask("POST", _one(made[0], "/suspend"))
+    # one that ran longer was measured later
+    first, second = (harness.system.history.of(each)[-1].at for each in sandboxes[:2])
+    await harness.until(lambda: harness.system.history.of(sandboxes[1])[-1].at > max(first, second))
+    await harness.ask("POST", _one(made[1], "/suspend"))
     await harness.until(
         lambda: [bool(harness.system.history.of(each)) for each in sandboxes] == [False, True, True]
     )
