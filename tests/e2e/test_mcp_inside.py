@@ -78,7 +78,7 @@ async def test_a_server_that_ends_ends_the_session_and_its_last_words_are_told(
             await session.initialize()
             with pytest.raises(Exception, match="[Cc]losed"):
                 await said(session, "leave")
-    assert "ended with exit code 7: started\nlast words" in caplog.text
+    assert r"ended with exit code 7: 'started\nlast words'" in caplog.text
 
 
 async def test_what_does_not_end_by_itself_is_killed_also_after_a_cancellation(sandbox: AsyncSandbox) -> None:

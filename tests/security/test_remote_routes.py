@@ -345,6 +345,7 @@ def test_a_sandbox_is_held_to_the_network_of_its_template_or_snapshot(server: Se
     told = {"rules": [{"hosts": ["example.com"]}]}
     wider: tuple[object, ...] = ("internet", {"rules": [{"hosts": ["example.com", "example.org"]}]})
     short = {"lifecycle": {"timeout_s": 600}}
+    free = ask(server, key, "POST", "/atoll/v1/sandboxes", {**short, "network": "internet"}).json()
     for origin in ({"template": "held"}, {"from_snapshot": snapshot}):
         for network in wider:
             body = {**origin, **short, "network": network}
@@ -367,7 +368,10 @@ def test_a_sandbox_is_held_to_the_network_of_its_template_or_snapshot(server: Se
                 for network, now in (("none", "none"), (told, shy)):
                     ask(server, key, "POST", target, {"network": network}).raise_for_status()
                     assert held.info().network == now
+                target = f"/atoll/v1/sandboxes/{free['sandbox_id']}/promote"
+                assert ask(server, key, "POST", target, {"winner": each}).status_code == 400
                 held.kill()
+    ask(server, key, "DELETE", f"/atoll/v1/sandboxes/{free['sandbox_id']}").raise_for_status()
     Templates.delete("held", team="shallows")
 
 

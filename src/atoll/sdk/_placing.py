@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import tarfile
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 
 from atoll.errors import AgentError, InvalidSpecError
 from atoll.sdk._context import LONGEST_PATH, is_pattern, matched, pattern_of
@@ -30,17 +30,28 @@ class Placing:
         target: The absolute path that the files get.
         into: Whether the target is certainly a directory.
         pieces: The archive, which is not trusted.
+        going_on: Is called for each piece, and raises when nothing more is to be read: a small archive can be
+            endless once it is unpacked, and what is not copied yields nothing.
 
     Attributes:
         root: The directory to unpack into, known after the first piece of ``placed``.
     """
 
-    def __init__(self, source: str, target: str, *, into: bool, pieces: Iterable[bytes]) -> None:
+    def __init__(
+        self,
+        source: str,
+        target: str,
+        *,
+        into: bool,
+        pieces: Iterable[bytes],
+        going_on: Callable[[], object] = bool,
+    ) -> None:
         self._source = source
         self._pattern = pattern_of(source)
         self._into = into or is_pattern(source) or not self._pattern
         self._target = target
         self._pieces = pieces
+        self._going_on = going_on
         self.root = posixpath.normpath(target)
         self.count = 0
 
@@ -61,6 +72,7 @@ class Placing:
     def _rewritten(self) -> Iterator[bytes]:
         reader, is_wanted, padding = TarReader(), False, 0
         for piece in self._pieces:
+            self._going_on()
             gathered: list[bytes] = []
             for event in reader.feed(piece):
                 if isinstance(event, Entry):

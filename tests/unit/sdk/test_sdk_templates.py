@@ -48,6 +48,28 @@ def placed(
         return placing.root, tar.getnames()
 
 
+def test_an_archive_that_nobody_waits_for_is_not_read_on() -> None:
+    read = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal read
+        info = tarfile.TarInfo("other")
+        info.size = 1 << 50
+        yield info.tobuf(tarfile.GNU_FORMAT)
+        while True:
+            read += 1
+            yield bytes(1 << 16)
+
+    def going_on() -> None:
+        if read == 10:
+            raise TimeoutError
+
+    placing = Placing("wanted", "/app", into=False, pieces=endless(), going_on=going_on)
+    with pytest.raises(TimeoutError):
+        next(placing.placed())
+    assert read == 10
+
+
 TREE = tarred(
     ("src", None), ("src/a.py", b"a" * 1000), ("src/deep/b.py", b""), ("src/link", "a.py"), ("c.txt", b"c")
 )

@@ -147,6 +147,13 @@ async def test_names_are_those_of_a_team_and_public_ones_of_nobody_are_for_all(h
     assert (await harness.ask("POST", "/v1/templates/web/publish", {"public": True})).status == 200
     assert await resolved("web", "blue") == own
     assert await resolved("web", "red") == theirs
+    made = (await harness.ask("POST", "/v1/templates", {"name": "web"})).json
+    failed = {"state": "failed", "step": "1" * 1000, "reason": "secret"}
+    (await harness.ask("POST", f"/v1/builds/{made['build_id']}/finish", failed))
+    [*_, kept] = (await harness.ask("GET", "/v1/templates/web")).json["builds"]
+    assert (kept["step"], kept["reason"]) == ("1" * 64, "secret")
+    shown = (await harness.ask("GET", "/v1/templates/web?team=blue")).json["builds"]
+    assert [each["snapshot_id"] for each in shown] == [own]
     assert await resolved("web:v9", "red") == "tag 'v9' does not exist for template 'web'"
     assert (
         (await harness.ask("GET", "/v1/resolved?ref=web:v9"))

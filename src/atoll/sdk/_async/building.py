@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -243,15 +245,25 @@ class AsyncBuilder:
         into = step.target.endswith("/") or len(step.sources) > 1 or await self._is_directory(target)
         owner = self._expanded(step.user) if step.user else self._user
         for source in step.sources:
+            stopped = threading.Event()
             pieces = self._context.pieces(self._expanded(source), step.archive)
-            placing = Placing(self._expanded(source), target, into=into, pieces=pieces)
+            placing = Placing(
+                self._expanded(source),
+                target,
+                into=into,
+                pieces=pieces,
+                going_on=partial(_going_on, stopped, self._end_at),
+            )
             placed = placing.placed()
             try:
                 # the first piece decides which directory to unpack into
                 first = await in_thread(next, placed)
                 await self._unpack(_chained(first, placed), placing.root, owner, step.mode)
             finally:
-                await in_thread(placed.close)
+                stopped.set()
+                # a thread that still reads ends at its next piece
+                with contextlib.suppress(ValueError):
+                    await in_thread(placed.close)
 
     async def _unpack(self, pieces: Iterator[bytes], root: str, owner: str, mode: int | None) -> None:
         request = put_tree(root, "root", owner=owner, mode=mode)
@@ -385,6 +397,13 @@ async def read_pieces(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
 def failure(error: BaseException) -> str:
     """Return the message to report for the error that ended a build."""
     return error.message if isinstance(error, AtollError) else f"it failed with {type(error).__name__}"
+
+
+def _going_on(stopped: threading.Event, end_at: float) -> None:
+    """Raise when a build that was cancelled, or has no time left, is to read nothing more."""
+    if stopped.is_set():
+        raise _too_long()
+    _left_s(end_at)
 
 
 def _left_s(end_at: float) -> float:

@@ -30,7 +30,8 @@ def template_routes(*, templates: Templates, quotas: TeamQuotas, tasks: Tasks) -
     """Everything under ``/v1/templates``."""
 
     async def listed(request: Request) -> Response:
-        return json_answer([row.info() for row in templates.rows.all(_team(request))])
+        team = _team(request)
+        return json_answer([row.shown_to(team) for row in templates.rows.all(team)])
 
     async def create(request: Request) -> Response:
         wanted = await read_body(request, TemplateRequest)
@@ -48,7 +49,8 @@ def template_routes(*, templates: Templates, quotas: TeamQuotas, tasks: Tasks) -
         return await answer(request, tasks, work)
 
     async def info(request: Request) -> Response:
-        return json_answer(templates.rows.find(request.path_params["ref"], _team(request)).info())
+        team = _team(request)
+        return json_answer(templates.rows.find(request.path_params["ref"], team).shown_to(team))
 
     async def delete(request: Request) -> Response:
         async def work(_: Report) -> None:

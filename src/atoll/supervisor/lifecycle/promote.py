@@ -15,7 +15,7 @@ from atoll.supervisor.lifecycle.snapshot import COPY_MOST_BYTES, Label, Snapshot
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.transitions import check_action, check_memory, check_plugged
-from atoll.types import SnapshotInfo
+from atoll.types import ORIGIN_ATTRIBUTE, SnapshotInfo
 
 if TYPE_CHECKING:
     from atoll.network import Link
@@ -218,5 +218,11 @@ def _check_pair(original: Sandbox, winner: Sandbox) -> None:
         raise InvalidSpecError(f"{told}: it belongs to another team", hint="promote one of the same team")
     if winner.row.image_digest != original.row.image_digest:
         raise InvalidSpecError(f"{told}: it is of another image", hint="promote a fork of the sandbox")
+    if winner.row.attributes.get(ORIGIN_ATTRIBUTE) not in (
+        None,
+        original.row.attributes.get(ORIGIN_ATTRIBUTE),
+    ):
+        # a server holds it to the network of its snapshot, to which the original is not held
+        raise InvalidSpecError(f"{told}: it is of another snapshot", hint="promote a fork of the sandbox")
     if winner.row.volumes != original.row.volumes:
         raise InvalidSpecError(f"{told}: it mounts other volumes", hint="promote a fork of the sandbox")

@@ -295,6 +295,21 @@ class TemplateRow(msgspec.Struct, frozen=True, kw_only=True):
         values = {name: getattr(self, name) for name in TemplateInfo.__struct_fields__}
         return TemplateInfo(**{**values, "builds": list(self.builds)})
 
+    def shown_to(self, team: str | None) -> TemplateInfo:
+        """The information for a team; None is whoever has the home.
+
+        Another team than its own sees of a public template what it can use: the builds that have a tag.
+        """
+        if team is None or team == self.team:
+            return self.info()
+        tagged = {tag.build_id for tag in self.tags.values()}
+        builds = [
+            msgspec.structs.replace(each, sandbox_id=None, step=None, reason=None)
+            for each in self.builds
+            if each.build_id in tagged
+        ]
+        return msgspec.structs.replace(self.info(), builds=builds)
+
     def but(self, **changes: object) -> TemplateRow:
         """The same row with some fields changed."""
         return msgspec.structs.replace(self, **changes)

@@ -36,6 +36,7 @@ _TAG = re.compile(r"[a-z0-9_.-]{1,63}")
 _TAGS_MOST = 64
 _TEMPLATES_MOST = 1000
 _REASON_MOST = 4096
+_STEP_MOST = 64
 _TEND_S = 5.0
 _log = logging.getLogger(__name__)
 
@@ -189,7 +190,7 @@ class Templates:
                     state=wanted.state,
                     snapshot_id=wanted.snapshot_id if is_ready else None,
                     image=wanted.image,
-                    step=wanted.step,
+                    step=wanted.step[:_STEP_MOST] if wanted.step else None,
                     reason=wanted.reason[:_REASON_MOST] if wanted.reason else None,
                 )
         await self.sweep()
