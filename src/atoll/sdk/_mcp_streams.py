@@ -139,7 +139,9 @@ class _Server:
         result = await self._process.wait()
         words = self._last_words.bytes().decode(errors="replace").strip()
         _LOG.warning(
-            "the MCP server inside ended with exit code %d%s", result.exit_code, f": {words!r}" if words else ""
+            "the MCP server inside ended with exit code %d%s",
+            result.exit_code,
+            f": {words!r}" if words else "",
         )
 
     async def send(self) -> None:

@@ -133,6 +133,11 @@ class Drains:
         )
         pass_.expect(awake)
         await self._each(awake, self._suspends.suspend, pass_, "suspending")
+        for one in self._awake(pass_):
+            if one in awake:  # another try would change nothing
+                pass_.failed[one.sandbox_id] = (
+                    "it is still to run again after an operation that was cut short"
+                )
         return bool(awake)
 
     async def _each(

@@ -280,9 +280,10 @@ def _needs(sandbox: SandboxRow, snapshot: SnapshotRow) -> bool:
     """Whether a snapshot must stay for a sandbox. The layers that it stands on stay in any case."""
     if not snapshot.automatic:
         return stands_on(sandbox, snapshot)
-    if snapshot.sandbox_id in (sandbox.sandbox_id, *sandbox.promoted):
-        return False
-    return sandbox.snapshot_id == snapshot.snapshot_id or stands_on(sandbox, snapshot)
+    if sandbox.snapshot_id == snapshot.snapshot_id:
+        return True
+    is_own = snapshot.sandbox_id in (sandbox.sandbox_id, *sandbox.promoted)
+    return not is_own and stands_on(sandbox, snapshot)
 
 
 def _make_durable(aside: Path, final: Path) -> None:

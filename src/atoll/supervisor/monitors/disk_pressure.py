@@ -147,6 +147,7 @@ class DiskPressure:
             and sandbox.running is not None
             and sandbox.unplugged is None
             and row.lifecycle.auto_resume
+            and (row.awake_until or 0.0) <= self._unix_s()
             and now_s - quiet_since_s >= _IDLE_S
             and sandbox.running.link.traffic() == counted
             and is_idle(self._history.of(sandbox), now_s)

@@ -104,12 +104,7 @@ class DrainGate:
         before = self._record
         kept = before.sandboxes if before else ()
         since = before.since if before and not before.ending else now_s
-        self._record = DrainRecord(since=since, sandboxes=kept)
-        try:
-            await self._write()
-        except BaseException:
-            self._record = before
-            raise
+        await self._change(DrainRecord(since=since, sandboxes=kept))
 
     async def remember(self, sandbox_ids: Iterable[str]) -> None:
         """Store that these sandboxes ran. The file is durable when this returns."""
@@ -117,16 +112,15 @@ class DrainGate:
             return
         ids = tuple(dict.fromkeys((*self._record.sandboxes, *sandbox_ids)))
         if ids != self._record.sandboxes:
-            self._record = msgspec.structs.replace(self._record, sandboxes=ids)
-            await self._write()
+            await self._change(msgspec.structs.replace(self._record, sandboxes=ids))
 
     async def open(self) -> tuple[str, ...]:
         """Let everything pass again. Returns the ids of those that are to run again."""
         if self._record is None:
             return ()
-        self._record = msgspec.structs.replace(self._record, ending=True)
-        await self._write()
-        return self._record.sandboxes
+        ending = msgspec.structs.replace(self._record, ending=True)
+        await self._change(ending)
+        return ending.sandboxes
 
     async def forget(self) -> None:
         """Forget the drain, which is over, unless another one has begun."""
@@ -134,5 +128,11 @@ class DrainGate:
             await asyncio.to_thread(self._file.unlink, missing_ok=True)
             self._record = None
 
-    async def _write(self) -> None:
-        await asyncio.to_thread(write_atomically, self._file, msgspec.json.encode(self._record))
+    async def _change(self, record: DrainRecord) -> None:
+        """Let the record count and store it; if it cannot be stored, everything is as before."""
+        before, self._record = self._record, record
+        try:
+            await asyncio.to_thread(write_atomically, self._file, msgspec.json.encode(record))
+        except BaseException:
+            self._record = before
+            raise
