@@ -242,18 +242,13 @@ class AsyncBuilder:
 
     async def _copy(self, step: CopyStep) -> None:
         target = self._path_of(step.target)
-        into = step.target.endswith("/") or len(step.sources) > 1 or await self._is_directory(target)
+        into = step.target.endswith("/") or len(step.sources) > 1 or await _is_directory(self._made, target)
         owner = self._expanded(step.user) if step.user else self._user
-        for source in step.sources:
+        for source in map(self._expanded, step.sources):
             stopped = threading.Event()
-            pieces = self._context.pieces(self._expanded(source), step.archive)
-            placing = Placing(
-                self._expanded(source),
-                target,
-                into=into,
-                pieces=pieces,
-                going_on=partial(_going_on, stopped, self._end_at),
-            )
+            going_on = partial(_going_on, stopped, self._end_at)
+            pieces = self._context.pieces(source, step.archive)
+            placing = Placing(source, target, into=into, pieces=pieces, going_on=going_on)
             placed = placing.placed()
             try:
                 # the first piece decides which directory to unpack into
@@ -272,12 +267,6 @@ class AsyncBuilder:
         except DeadlineError:
             _left_s(self._end_at)
             raise
-
-    async def _is_directory(self, path: str) -> bool:
-        try:
-            return (await self._made.files.stat(path, follow=True, user="root")).kind == "directory"
-        except (FileMissingError, FileError):
-            return False
 
     async def _run(self, step: RunStep) -> None:
         await self._apply()
@@ -381,6 +370,13 @@ class _Steps:
         if progress.step != self._last:
             self._last = progress.step
             await self._say(progress.step, "debug")
+
+
+async def _is_directory(sandbox: AsyncSandbox, path: str) -> bool:
+    try:
+        return (await sandbox.files.stat(path, follow=True, user="root")).kind == "directory"
+    except (FileMissingError, FileError):
+        return False
 
 
 def _chained(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:

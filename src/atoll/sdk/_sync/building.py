@@ -243,18 +243,13 @@ class Builder:
 
     def _copy(self, step: CopyStep) -> None:
         target = self._path_of(step.target)
-        into = step.target.endswith("/") or len(step.sources) > 1 or self._is_directory(target)
+        into = step.target.endswith("/") or len(step.sources) > 1 or _is_directory(self._made, target)
         owner = self._expanded(step.user) if step.user else self._user
-        for source in step.sources:
+        for source in map(self._expanded, step.sources):
             stopped = threading.Event()
-            pieces = self._context.pieces(self._expanded(source), step.archive)
-            placing = Placing(
-                self._expanded(source),
-                target,
-                into=into,
-                pieces=pieces,
-                going_on=partial(_going_on, stopped, self._end_at),
-            )
+            going_on = partial(_going_on, stopped, self._end_at)
+            pieces = self._context.pieces(source, step.archive)
+            placing = Placing(source, target, into=into, pieces=pieces, going_on=going_on)
             placed = placing.placed()
             try:
                 # the first piece decides which directory to unpack into
@@ -273,12 +268,6 @@ class Builder:
         except DeadlineError:
             _left_s(self._end_at)
             raise
-
-    def _is_directory(self, path: str) -> bool:
-        try:
-            return (self._made.files.stat(path, follow=True, user="root")).kind == "directory"
-        except (FileMissingError, FileError):
-            return False
 
     def _run(self, step: RunStep) -> None:
         self._apply()
@@ -382,6 +371,13 @@ class _Steps:
         if progress.step != self._last:
             self._last = progress.step
             self._say(progress.step, "debug")
+
+
+def _is_directory(sandbox: Sandbox, path: str) -> bool:
+    try:
+        return (sandbox.files.stat(path, follow=True, user="root")).kind == "directory"
+    except (FileMissingError, FileError):
+        return False
 
 
 def _chained(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
