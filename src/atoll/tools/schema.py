@@ -41,7 +41,12 @@ def schema_of(function: Callable[..., object]) -> dict[str, Any]:
     kind = _struct_of(function)
     schema = dict(msgspec.json.schema(kind)["$defs"][kind.__name__])
     del schema["title"]
-    return {**schema, "required": schema.get("required", [])}
+    # some libraries and models take no choice of texts without its type
+    properties = {
+        name: {"type": "string", **each} if "enum" in each else each
+        for name, each in schema["properties"].items()
+    }
+    return {**schema, "properties": properties, "required": schema.get("required", [])}
 
 
 def checked(function: Callable[..., object], arguments: Mapping[str, Any] | str | bytes) -> dict[str, Any]:

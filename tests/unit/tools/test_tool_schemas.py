@@ -15,6 +15,7 @@ def test_every_tool_and_every_argument_is_described() -> None:
         assert schema["type"] == "object"
         assert schema["additionalProperties"] is False
         assert all(each["description"] for each in schema["properties"].values()), method
+        assert all("type" in each or "anyOf" in each for each in schema["properties"].values()), method
 
 
 def test_arguments_get_their_defaults() -> None:
