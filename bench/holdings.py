@@ -9,12 +9,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from atoll.host import Home, find_holder, join_holder
 from bench.footprint import all_pids, ancestors, command_line, is_machine, pss_kib
 
 ROOT = Path(__file__).parents[1]
+_FOUND_S = 20.0
 
 
 def holdings() -> dict[str, float]:
@@ -28,11 +30,13 @@ def holdings() -> dict[str, float]:
 def look(home: Home) -> dict[str, float]:
     """Count. The calling process has joined the home's namespaces."""
     lines = {pid: command_line(pid) for pid in all_pids()}
-    supervisors = {
-        pid for pid, line in lines.items() if "atoll.supervisor" in line and f" {home.path} " in line
-    }
-    # One that has forked to start a program is there twice for a moment.
-    supervisor = next(pid for pid in supervisors if not ancestors(pid) & supervisors - {pid})
+    deadline_s = time.monotonic() + _FOUND_S
+    while (supervisor := supervisor_in(lines, home)) is None:
+        # the list is not of one moment: a process that changes its program has no command line in between
+        if time.monotonic() > deadline_s:
+            raise SystemExit(f"bench: no supervisor serves {home.path}")
+        time.sleep(0.05)
+        lines = {pid: command_line(pid) for pid in all_pids()}
     process = Path(f"/proc/{supervisor}")
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     return {
@@ -43,6 +47,12 @@ def look(home: Home) -> dict[str, float]:
         "resident_mb": resident_kib(process) * 1024 / 1e6,
         "proportional_mb": pss_kib(supervisor) * 1024 / 1e6,
     }
+
+
+def supervisor_in(lines: dict[int, str], home: Home) -> int | None:
+    """Return the home's supervisor among processes. One that has forked to start a program is there twice."""
+    found = {pid for pid, line in lines.items() if "atoll.supervisor" in line and f" {home.path} " in line}
+    return next((pid for pid in found if not ancestors(pid) & found - {pid}), None)
 
 
 def count(directory: Path) -> int:
