@@ -5,7 +5,9 @@ import "net/http"
 // answer passes a response on as it came: no header is added to it.
 type answer struct {
 	http.ResponseWriter
-	begun bool
+	begun  bool
+	last   func() bool // whether the guest's connection is to end with it
+	isLast bool
 }
 
 // WriteHeader begins the response.
@@ -16,6 +18,10 @@ func (a *answer) WriteHeader(status int) {
 			if _, ok := a.Header()[name]; !ok {
 				a.Header()[name] = nil
 			}
+		}
+		if a.last != nil && status != http.StatusSwitchingProtocols && a.last() {
+			a.isLast = true
+			a.Header().Set("Connection", "close")
 		}
 	}
 	a.ResponseWriter.WriteHeader(status)

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"atoll/edge/change"
@@ -63,6 +65,7 @@ type connection struct {
 	guest   *guestEnd
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
+	lingers atomic.Bool // its guest may still be sending when it ends
 
 	// Set before requests come, and not changed then.
 	scheme      string
@@ -96,8 +99,13 @@ func (c *connection) reset(cause error) {
 	told := c.sandbox.edge.supervisor.Send(channel.Reset{Op: "reset", Sandbox: c.sandbox.id, Connection: c.id})
 	go func() {
 		if told == nil {
-			c.guest.SetReadDeadline(time.Now().Add(resetMost))
-			_, _ = io.Copy(io.Discard, c.guest) // until the supervisor has closed it
+			// Until the supervisor has closed it. What is cut meanwhile sets deadlines of its own.
+			closing := time.AfterFunc(resetMost, func() { c.guest.Conn.Close() })
+			defer closing.Stop()
+			for err := os.ErrDeadlineExceeded; errors.Is(err, os.ErrDeadlineExceeded); {
+				c.guest.SetReadDeadline(time.Time{})
+				_, err = io.Copy(io.Discard, c.guest)
+			}
 		}
 		c.guest.Conn.Close()
 		c.sandbox.drop(c)

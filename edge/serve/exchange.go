@@ -19,6 +19,7 @@ type exchange struct {
 	connection *connection
 	in         *http.Request
 	answer     *answer
+	input      *input
 	body       *guestBody
 	ctx        context.Context
 	cancel     context.CancelCauseFunc
@@ -32,9 +33,11 @@ type exchange struct {
 	target   *change.Target
 	echoes   []change.Echo
 	upstream *upstream
+	isDuplex bool // the response may begin before the request has ended
 
 	mu      sync.Mutex
 	refusal *refusal
+	isCut   bool // the rest of the request's body is not read
 	isOver  bool
 }
 
@@ -47,7 +50,7 @@ func (c *connection) serve(writer http.ResponseWriter, in *http.Request) {
 	case c.sandbox.slots <- struct{}{}:
 		defer func() { <-c.sandbox.slots }()
 	default:
-		x.in = in
+		x.in, x.ctx = in, in.Context()
 		x.refuse(&refusal{
 			status: http.StatusServiceUnavailable, code: "too_many_requests", retry: time.Second,
 			message: "this sandbox has too many requests open", remedy: "wait until some have ended",
@@ -60,27 +63,67 @@ func (c *connection) serve(writer http.ResponseWriter, in *http.Request) {
 	defer stop()
 	x.ctx, x.cancel, x.in = ctx, cancel, in.WithContext(ctx)
 	context.AfterFunc(ctx, x.stopReading)
-	defer x.over()
-	x.body = &guestBody{inner: in.Body, budget: c.sandbox.bodies}
+	defer x.over(true)
+	x.answer.last = x.isLast
+	x.input = inputOf(in)
+	x.in.Body = x.input
+	x.body = &guestBody{inner: x.input, budget: c.sandbox.bodies}
 	defer x.body.release()
 	defer c.finish(x)
 	x.run()
+	if x.over(false) && in.ProtoMajor == 1 && x.answer.begun && !x.answer.isLast {
+		// The connection ends, and what the guest was answered gets there before that.
+		_ = http.NewResponseController(x.answer).Flush()
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // stopReading has a request that is cut not wait for the rest of the guest's body.
 func (x *exchange) stopReading() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if !x.isOver {
-		_ = http.NewResponseController(x.answer.ResponseWriter).SetReadDeadline(past)
+	x.cut()
+}
+
+func (x *exchange) cut() {
+	if !x.isOver && !x.isCut {
+		x.isCut = true
+		x.readNoMore()
 	}
 }
 
-// over says that the handler returns: what it was given cannot be used any more.
-func (x *exchange) over() {
+func (x *exchange) readNoMore() {
+	_ = http.NewResponseController(x.answer.ResponseWriter).SetReadDeadline(past)
+}
+
+// over says that the handler returns, by a panic or not: what it was given cannot be used any more. It returns whether
+// the request was cut.
+func (x *exchange) over(panics bool) bool {
+	x.mu.Lock()
+	if panics || x.ctx.Err() != nil {
+		x.cut()
+	}
+	isFirst, isCut := !x.isOver, x.isCut
+	x.isOver = true
+	x.mu.Unlock()
+	if isFirst && (x.answer.isLast || x.isLast()) {
+		// The server would wait for who still reads, and then for the rest of the body, without an end.
+		x.readNoMore()
+		x.input.leave()
+		x.connection.lingers.Store(true)
+	}
+	return isCut
+}
+
+// isLast says whether the connection of HTTP/1 must end with this response, because the server would take what is unread of
+// the request for the next one, or because the request was cut: its context and the connection's have ended.
+func (x *exchange) isLast() bool {
+	if x.in.ProtoMajor != 1 {
+		return false
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.isOver = true
+	return x.isCut || x.isDuplex && !x.input.ended.Load()
 }
 
 func (x *exchange) run() {
@@ -170,6 +213,11 @@ func (x *exchange) refuse(why *refusal) {
 	if x.answer.begun || x.connection.ctx.Err() != nil {
 		panic(http.ErrAbortHandler)
 	}
+	x.mu.Lock()
+	if x.ctx.Err() != nil || x.refusal != nil {
+		x.cut()
+	}
+	x.mu.Unlock()
 	why.write(x.answer, x.in, x.connection.host(), x.path())
 }
 

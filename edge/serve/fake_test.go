@@ -279,6 +279,26 @@ func (w *world) server(name string, handler http.HandlerFunc) *httptest.Server {
 	return server
 }
 
+// raw has a function serve each connection to a name.
+func (w *world) raw(name string, serve func(net.Conn)) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(w.t, err)
+	w.t.Cleanup(func() { listener.Close() })
+	w.named(name, listener.Addr().String())
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				serve(conn)
+			}()
+		}
+	}()
+}
+
 func (w *world) named(name, address string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

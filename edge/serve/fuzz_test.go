@@ -26,26 +26,13 @@ func hello(f *testing.F, name string, protocols ...string) []byte {
 func FuzzConnection(f *testing.F) {
 	w := newWorld(f)
 	w.policy(`{"action":"allow","methods":["GET"],"paths":["/ok"]}`, allow)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(f, err)
-	f.Cleanup(func() { listener.Close() })
-	w.named("a.x", listener.Addr().String())
 	arrived := make(chan []byte, 64)
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				conn.SetReadDeadline(time.Now().Add(5 * time.Second))
-				io.WriteString(conn, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
-				got, _ := io.ReadAll(conn)
-				arrived <- got
-			}()
-		}
-	}()
+	w.raw("a.x", func(conn net.Conn) {
+		conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+		io.WriteString(conn, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+		got, _ := io.ReadAll(conn)
+		arrived <- got
+	})
 	for _, seed := range [][]byte{
 		hello(f, "a.x"), hello(f, "b.x"), hello(f, "b.x", "own"), hello(f, "a.x", "own"), hello(f, "", "own"),
 		[]byte("GET /ok HTTP/1.1\r\nHost: a.x\r\n\r\n"), []byte("GET //b.x/ HTTP/1.1\r\nHost: a.x\r\n\r\n"),

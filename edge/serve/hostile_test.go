@@ -236,29 +236,18 @@ func TestCertificatesOfGuests(t *testing.T) {
 
 // greeter speaks first and then echoes.
 func greeter(w *world, name string, secured bool) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(w.t, err)
-	if secured {
-		listener = tls.NewListener(listener, &tls.Config{
-			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return w.upstream.For(name, true, time.Now()) },
-			NextProtos:     []string{"custom"},
-		})
+	config := &tls.Config{
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return w.upstream.For(name, true, time.Now()) },
+		NextProtos:     []string{"custom"},
 	}
-	w.t.Cleanup(func() { listener.Close() })
-	w.named(name, listener.Addr().String())
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				io.WriteString(conn, "220 hello\r\n")
-				io.Copy(conn, conn)
-			}()
+	w.raw(name, func(conn net.Conn) {
+		if secured {
+			conn = tls.Server(conn, config)
+			defer conn.Close()
 		}
-	}()
+		io.WriteString(conn, "220 hello\r\n")
+		io.Copy(conn, conn)
+	})
 }
 
 func TestWhatIsNotHTTPPassesOnlyWhereARuleAllowsIt(t *testing.T) {

@@ -80,8 +80,9 @@ func (c *connection) race(guest *socket, inTLS bool) (net.Conn, Kind) {
 	upstream := &socket{Conn: server, connection: c}
 	spoke := make(chan error, 1)
 	go func() {
-		spoke <- upstream.fill()
-		guest.SetReadDeadline(past)
+		err := upstream.fill()
+		guest.SetReadDeadline(past) // before that is told: it is cleared then
+		spoke <- err
 	}()
 	guest.SetReadDeadline(time.Time{})
 	heard := guest.fill()

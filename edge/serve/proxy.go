@@ -100,6 +100,7 @@ func (x *exchange) pass() {
 	if x.in.ProtoMajor == 1 {
 		// Otherwise a server that answers while it reads would be waited for in vain. HTTP/2 always can.
 		_ = http.NewResponseController(x.answer).EnableFullDuplex()
+		x.isDuplex = true
 	}
 	forward.ServeHTTP(x.answer, x.in)
 }

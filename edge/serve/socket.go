@@ -2,6 +2,7 @@ package serve
 
 import (
 	"crypto/tls"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -73,10 +74,29 @@ func (s *socket) Read(into []byte) (int, error) {
 func (s *socket) Close() error {
 	err := net.ErrClosed
 	s.closing.Do(func() {
+		if s.connection.lingers.Swap(false) {
+			s.linger()
+		}
 		err = s.Conn.Close()
 		s.connection.end(nil)
 	})
 	return err
+}
+
+// How long a guest that is still sending has to read the last answer, and how much it may send meanwhile.
+const (
+	lingerMost      = 500 * time.Millisecond
+	lingerMostBytes = 256 << 10
+)
+
+// linger takes what the guest still sends. To close with something unread would reset the connection, and the guest might
+// lose the answer.
+func (s *socket) linger() {
+	guest := s.connection.guest
+	guest.SetDeadline(time.Now().Add(lingerMost))
+	_ = s.CloseWrite()
+	_ = guest.CloseWrite()
+	_, _ = io.CopyN(io.Discard, guest, lingerMostBytes)
 }
 
 // CloseWrite says that nothing more comes.
