@@ -19,8 +19,8 @@ import (
 
 	"atoll/agent/atollapi"
 	"atoll/agent/envd"
+	"atoll/agent/hooks"
 	"atoll/agent/process"
-	"atoll/agent/restore"
 	"atoll/agent/settings"
 	"atoll/agent/system"
 	"atoll/agent/user"
@@ -74,8 +74,8 @@ func carryImage() {
 	if err := guest.Carry("/run", "/tmp"); err != nil {
 		fmt.Fprintf(os.Stderr, "%s image: %v\n", time.Now().UTC().Format(time.RFC3339), err)
 	}
-	// Without it, only root may ask to stay awake.
-	_ = guest.OfferKeepAwake()
+	// Without them, only root may say when to be awake.
+	_ = guest.OfferWishes()
 }
 
 func serve(address, host string) error {
@@ -115,8 +115,8 @@ func routes() http.Handler {
 	mux := http.NewServeMux()
 	atoll := &atollapi.API{
 		Settings: known, Table: table, System: guest, Logins: settings.NewLogins(known, table),
-		Restore: &restore.Restore{Root: "/", Table: table, Settings: known, Console: os.Stderr},
-		Memory:  memory, Console: os.Stderr,
+		Hooks:  &hooks.Runner{Root: "/", Table: table, Settings: known, Console: os.Stderr},
+		Memory: memory, Console: os.Stderr,
 	}
 	atoll.Register(mux)
 	e2b := &envd.API{Settings: known, Table: table, System: guest}

@@ -11,8 +11,8 @@ import (
 
 	"atoll/agent/fault"
 	"atoll/agent/files"
+	"atoll/agent/hooks"
 	"atoll/agent/process"
-	"atoll/agent/restore"
 	"atoll/agent/service"
 	"atoll/agent/settings"
 	"atoll/agent/system"
@@ -27,7 +27,7 @@ type API struct {
 	Logins   *settings.Logins
 	Table    *process.Table
 	System   *system.System
-	Restore  *restore.Restore
+	Hooks    *hooks.Runner
 	Memory   *system.MemoryGuard
 	Console  io.Writer // the sandbox's log; nil tells nobody
 
@@ -45,6 +45,7 @@ func (a *API) Register(mux *http.ServeMux) {
 		"POST /atoll/init":                   a.init,
 		"POST /atoll/warm":                   a.warm,
 		"POST /atoll/flush":                  a.flush,
+		"POST /atoll/before-suspend":         a.beforeSuspend,
 		"POST /atoll/processes":              a.start,
 		"GET /atoll/processes":               a.list,
 		"GET /atoll/processes/{pid}/output":  a.output,

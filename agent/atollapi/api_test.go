@@ -15,8 +15,8 @@ import (
 	"sync"
 	"testing"
 
+	"atoll/agent/hooks"
 	"atoll/agent/process"
-	"atoll/agent/restore"
 	"atoll/agent/settings"
 	"atoll/agent/system"
 	accounts "atoll/agent/user"
@@ -41,7 +41,7 @@ func serve(t *testing.T) (url, home string) {
 	known := settings.New(&accounts.Database{Root: root})
 	api := &API{
 		Settings: known, Table: table(), System: &system.System{Root: root}, Logins: settings.NewLogins(known, table()),
-		Restore: &restore.Restore{Root: root, Table: table(), Settings: known},
+		Hooks: &hooks.Runner{Root: root, Table: table(), Settings: known},
 	}
 	mux := http.NewServeMux()
 	api.Register(mux)

@@ -1,12 +1,13 @@
 package atollapi
 
 import (
+	"fmt"
 	"net/http"
 	"syscall"
 	"time"
 
 	"atoll/agent/frames"
-	"atoll/agent/restore"
+	"atoll/agent/hooks"
 	"atoll/agent/service"
 	"atoll/agent/settings"
 	"atoll/agent/system"
@@ -74,7 +75,7 @@ func (a *API) become(request *initRequest) error {
 		return err
 	}
 	if copied {
-		a.Restore.HostKeys()
+		a.Hooks.HostKeys()
 	}
 	earlier := a.Settings.Generation()
 	if request.Cwd != nil && earlier == 0 {
@@ -86,6 +87,10 @@ func (a *API) become(request *initRequest) error {
 		}
 	}
 	if request.Generation != nil {
+		if earlier != 0 && *request.Generation != earlier {
+			// Before programs know that it is awake: they may leave another. A copy does not inherit it.
+			a.System.ForgetWakeAt(time.Now(), copied)
+		}
 		if err := a.System.SetGeneration(*request.Generation); err != nil {
 			return err
 		}
@@ -99,7 +104,7 @@ func (a *API) become(request *initRequest) error {
 		if copied {
 			identity = "new"
 		}
-		a.Restore.Hooks(now, identity, restore.HooksBound)
+		a.Hooks.AfterRestore(now, identity, hooks.Bound)
 	}
 	// Last, so that what starts finds the guest as it is to be.
 	if request.Services != nil {
@@ -128,11 +133,35 @@ func (a *API) flush(w http.ResponseWriter, _ *http.Request) error {
 	return done(w)
 }
 
+// beforeSuspend says how many hooks there are, so that the host knows how long to wait; it asks again for them to run.
+func (a *API) beforeSuspend(w http.ResponseWriter, r *http.Request) error {
+	count := a.Hooks.SuspendHooks()
+	if run := r.URL.Query().Get("hooks"); run == "true" {
+		a.Hooks.BeforeSuspend(hooks.Bound)
+	} else if count > 0 {
+		answer(w, http.StatusOK, map[string]any{"hooks": count, "wake_at": 0})
+		return nil
+	}
+	answer(w, http.StatusOK, map[string]any{"hooks": count, "wake_at": a.wakeAt()})
+	return nil
+}
+
+// wakeAt is when a program inside wants the sandbox to wake, in Unix seconds, or 0. What is no time is told in the log.
+func (a *API) wakeAt() float64 {
+	at, err := a.System.WakeAt(time.Now())
+	if err != nil && a.Console != nil {
+		fmt.Fprintf(a.Console, "%s wake-at: %v\n", time.Now().UTC().Format(time.RFC3339), err)
+	}
+	return at
+}
+
 func (a *API) stats(w http.ResponseWriter, _ *http.Request) error {
 	count, memory := system.Usage()
+	wakeAt, _ := a.System.WakeAt(time.Now())
 	answer(w, http.StatusOK, map[string]any{
 		"processes": count, "memory_bytes": memory, "generation": a.Settings.Generation(),
 		"waiting": a.waiting.Load(), "keep_awake_s": a.System.KeepAwake(time.Now()),
+		"wake_at": wakeAt,
 	})
 	return nil
 }

@@ -24,8 +24,61 @@ const (
 	SaveSinceAhead SaveTime = "since"
 )
 
-// NextSaveTime is for the next save only.
-var NextSaveTime atomic.Value
+// SaveWay says how memory is saved.
+type SaveWay struct {
+	Time SaveTime
+
+	// Pages is the file that the pages are written to, to be read, and Bases are files of earlier checkpoints. If Pages is nil,
+	// the checkpoint refers to none, and later ones do not refer to it.
+	Pages *pgalloc.Base
+	Bases []pgalloc.Base
+}
+
+// Close closes the files that nobody has taken ownership of.
+func (w *SaveWay) Close() {
+	if w.Pages != nil {
+		w.Pages.Close()
+	}
+	for _, base := range w.Bases {
+		base.Close()
+	}
+	w.Pages, w.Bases = nil, nil
+}
+
+// NextSave is for the next save only.
+var NextSave atomic.Pointer[SaveWay]
+
+// usedBases is how many bytes of each base the last save refers to.
+var usedBases atomic.Pointer[[]uint64]
+
+// UsedBases returns how many bytes of each base the last save refers to, once its pages are written.
+func UsedBases() []uint64 {
+	if used := usedBases.Load(); used != nil {
+		return *used
+	}
+	return nil
+}
+
+// takeWay returns how the save that begins is done.
+func takeWay() *SaveWay {
+	usedBases.Store(nil)
+	if way := NextSave.Swap(nil); way != nil {
+		return way
+	}
+	return &SaveWay{}
+}
+
+// noteUsed tells what of its bases a complete save refers to, and has the next one refer to it.
+func (w *SaveWay) noteUsed(save *pgalloc.LateSave) error {
+	used := save.Used()
+	usedBases.Store(&used)
+	if w.Pages == nil {
+		return nil
+	}
+	own := *w.Pages
+	w.Pages = nil
+	return save.Refer(own)
+}
 
 // latePages is a save whose pages are being written beside the running kernel.
 type latePages struct {
@@ -41,6 +94,7 @@ var lastLatePages atomic.Pointer[latePages]
 var pagesAhead struct {
 	mu   sync.Mutex
 	save *pgalloc.LateSave
+	way  *SaveWay
 	turn uint64
 }
 
@@ -76,25 +130,26 @@ func (k *Kernel) ReadPages() error {
 }
 
 // SavePagesAhead writes the private memory of all processes, which run on, for a save that follows. What was written
-// for another one is forgotten. It takes ownership of pagesFile.
-func (k *Kernel) SavePagesAhead(ctx context.Context, pagesFile stateio.AsyncWriter) error {
+// for another one is forgotten. It takes ownership of pagesFile and of the bases.
+func (k *Kernel) SavePagesAhead(ctx context.Context, pagesFile stateio.AsyncWriter, bases []pgalloc.Base) (retErr error) {
+	way := &SaveWay{Bases: bases}
+	defer func() {
+		if retErr != nil {
+			way.Close()
+		}
+	}()
 	_ = WaitLatePages() // Whoever asked for these is told if they failed.
 	turn := DropPagesAhead()
 	apfs, written, err := startPages(pagesFile)
 	if err != nil {
 		return err
 	}
-	var save *pgalloc.LateSave
-	if err = k.ReadPages(); err == nil {
-		save = k.mf.NewLateSave(apfs)
-		k.holdPrivatePages(ctx, save)
-		err = save.SaveHeld(nil)
-	}
+	save := k.mf.NewLateSave(apfs, bases, true)
+	k.holdPrivatePages(ctx, save)
+	err = save.SaveHeld(nil)
 	apfs.MemoryFilesDone()
 	if err = errors.Join(err, <-written); err != nil {
-		if save != nil {
-			save.Release()
-		}
+		save.Release()
 		return err
 	}
 	pagesAhead.mu.Lock()
@@ -103,64 +158,100 @@ func (k *Kernel) SavePagesAhead(ctx context.Context, pagesFile stateio.AsyncWrit
 		save.Release()
 		return errors.New("pages were saved ahead that are no longer wanted")
 	}
-	pagesAhead.save = save
+	pagesAhead.save, pagesAhead.way = save, way
 	return nil
 }
 
 // DropPagesAhead forgets what SavePagesAhead has written, and returns the turn that begins.
 func DropPagesAhead() uint64 {
-	save, turn := takePagesAhead()
+	save, way, turn := takePagesAhead()
 	if save != nil {
 		save.Release()
+		way.Close()
 	}
 	return turn
 }
 
-func takePagesAhead() (*pgalloc.LateSave, uint64) {
+func takePagesAhead() (*pgalloc.LateSave, *SaveWay, uint64) {
 	pagesAhead.mu.Lock()
 	defer pagesAhead.mu.Unlock()
-	save := pagesAhead.save
-	pagesAhead.save = nil
+	save, way := pagesAhead.save, pagesAhead.way
+	pagesAhead.save, pagesAhead.way = nil, nil
 	pagesAhead.turn++
-	return save, pagesAhead.turn
+	return save, way, pagesAhead.turn
 }
 
 // savePagesSince saves the memory file behind what was written ahead. It takes ownership of both files.
 //
 // Preconditions: The kernel is paused.
-func (k *Kernel) savePagesSince(ctx context.Context, ahead *pgalloc.LateSave, pagesMetadata io.WriteCloser, pagesFile stateio.AsyncWriter) error {
+func (k *Kernel) savePagesSince(ctx context.Context, ahead *pgalloc.LateSave, way *SaveWay, pagesMetadata io.WriteCloser, pagesFile stateio.AsyncWriter) error {
+	var save *pgalloc.LateSave
 	apfs, written, err := startPages(pagesFile)
 	if err == nil {
-		if err = ahead.SaveSince(apfs, pagesMetadata); err == nil {
+		if save, err = ahead.SaveSince(apfs, pagesMetadata); err == nil {
 			err = savePrivateMFs(ctx, pagesMetadata, nil, nil)
 		}
 		apfs.MemoryFilesDone()
 		err = errors.Join(err, <-written)
 	}
 	ahead.Release()
-	return errors.Join(err, pagesMetadata.Close())
+	if err = errors.Join(err, pagesMetadata.Close()); err == nil {
+		err = way.noteUsed(save)
+	}
+	way.Close()
+	return err
+}
+
+// savePagesNow saves the memory file. It takes ownership of both files.
+//
+// Preconditions: The kernel is paused.
+func (k *Kernel) savePagesNow(ctx context.Context, way *SaveWay, pagesMetadata io.WriteCloser, pagesFile stateio.AsyncWriter) error {
+	var save *pgalloc.LateSave
+	apfs, written, err := startPages(pagesFile)
+	if err == nil {
+		save = k.mf.NewLateSave(apfs, way.Bases, false)
+		if _, err = save.SaveOthers(); err == nil {
+			err = save.Compact()
+		}
+		if err == nil {
+			err = save.WriteMetadata(pagesMetadata)
+		}
+		if err == nil {
+			err = savePrivateMFs(ctx, pagesMetadata, nil, nil)
+		}
+		apfs.MemoryFilesDone()
+		err = errors.Join(err, <-written)
+	}
+	if err = errors.Join(err, pagesMetadata.Close()); err == nil {
+		err = way.noteUsed(save)
+	}
+	way.Close()
+	return err
 }
 
 // savePagesLate saves the memory file: what is private to processes after it has returned, all else before. It takes
-// ownership of both files.
+// ownership of both files and of those of way.
 //
 // Preconditions: The kernel is paused.
-func (k *Kernel) savePagesLate(ctx context.Context, pagesMetadata io.WriteCloser, pagesFile stateio.AsyncWriter, growing bool) error {
-	if err := k.mf.AwaitLoadAll(); err != nil {
-		pagesMetadata.Close()
-		pagesFile.Close()
-		return err
+func (k *Kernel) savePagesLate(ctx context.Context, way *SaveWay, pagesMetadata io.WriteCloser, pagesFile stateio.AsyncWriter) error {
+	if way.Pages == nil {
+		// Who reads the file while it grows knows of no other.
+		if err := k.mf.AwaitLoadAll(); err != nil {
+			pagesMetadata.Close()
+			pagesFile.Close()
+			return err
+		}
 	}
-	if writer, ok := pagesFile.(*stateio.FDWriter); ok && growing {
+	if writer, ok := pagesFile.(*stateio.FDWriter); ok && way.Time == SaveGrowing {
 		writer.InOrder()
 	}
 	apfs, written, err := startPages(pagesFile)
 	if err != nil {
 		pagesMetadata.Close()
+		way.Close()
 		return err
 	}
-	k.mf.AwaitRelease()
-	save := k.mf.NewLateSave(apfs)
+	save := k.mf.NewLateSave(apfs, way.Bases, false)
 	k.holdPrivatePages(ctx, save)
 	rest, err := save.SaveOthers()
 	if err != nil {
@@ -168,6 +259,7 @@ func (k *Kernel) savePagesLate(ctx context.Context, pagesMetadata io.WriteCloser
 		apfs.MemoryFilesDone()
 		<-written
 		pagesMetadata.Close()
+		way.Close()
 		return err
 	}
 	late := &latePages{noted: make(chan struct{}), done: make(chan struct{})}
@@ -187,8 +279,12 @@ func (k *Kernel) savePagesLate(ctx context.Context, pagesMetadata io.WriteCloser
 			noted()
 		}
 		apfs.MemoryFilesDone()
-		late.err = errors.Join(err, <-written)
+		if err = errors.Join(err, <-written); err == nil {
+			err = way.noteUsed(save)
+		}
+		late.err = err
 		save.Release()
+		way.Close()
 	}()
 	return nil
 }

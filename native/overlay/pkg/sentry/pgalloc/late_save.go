@@ -6,8 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"math"
-	"runtime"
 	"slices"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 	"gvisor.dev/gvisor/pkg/hostarch"
 	"gvisor.dev/gvisor/pkg/sentry/memmap"
 	pgallocpb "gvisor.dev/gvisor/pkg/sentry/pgalloc/pgalloc_metadata_go_proto"
+	"gvisor.dev/gvisor/pkg/sentry/state/stateio"
 )
 
 // LateSave saves a MemoryFile in two parts: pages that are held, which nobody changes meanwhile, and all others.
@@ -26,14 +25,68 @@ type LateSave struct {
 
 	// first is what of held is written before the rest.
 	first []memmap.FileRange
+
+	// earlier is what need not be written again, and bases are the files that have it.
+	earlier *earlier
+	bases   []Base
+
+	// next is where the next page will be written in the checkpoint's own file, and at the place that the metadata is at.
+	next uint64
+	at   uint64
 }
 
-// NewLateSave notes what f has now; its pages will be written to pf. What nobody uses any more must be released if the
-// metadata is to be written.
-func (f *MemoryFile) NewLateSave(pf *AsyncPagesFileSave) *LateSave {
-	f.mu.Lock()
+// NewLateSave notes what f has now; its pages will be written to pf. With changing, f is changed meanwhile, and the metadata
+// cannot be written; otherwise what nobody uses any more is released first.
+//
+// Pages that nobody has changed since the last checkpoint are not written if one of bases has them: the metadata then refers
+// to it.
+func (f *MemoryFile) NewLateSave(pf *AsyncPagesFileSave, bases []Base, changing bool) *LateSave {
+	f.lockSettled(changing)
 	defer f.mu.Unlock()
-	return &LateSave{amfs: &asyncMemoryFileSave{f: f, pf: pf}, pb: f.exportMetadataProto()}
+	s := &LateSave{amfs: &asyncMemoryFileSave{f: f, pf: pf}, pb: f.exportMetadataProto(), bases: bases}
+	s.earlier = newEarlier(f.saved, bases, s.pb)
+	return s
+}
+
+// Refer has the next checkpoint refer to this one, whose own file it takes ownership of.
+func (s *LateSave) Refer(own Base) error {
+	next := &saved{files: make(map[uint64]Base)}
+	olds := make(map[uint64]uint64)
+	if last := s.earlier.saved; last != nil {
+		next.unused = last.unused
+		for old, index := range s.earlier.index {
+			olds[index] = old
+		}
+	}
+	olds[0] = next.unused
+	next.files[next.unused] = own
+	next.unused++
+	for i, bytes := range s.Used() {
+		if bytes == 0 {
+			continue
+		}
+		kept := s.bases[i]
+		fd, err := unix.Dup(kept.fd)
+		if err != nil {
+			for _, file := range next.files {
+				file.Close()
+			}
+			return fmt.Errorf("keeping a file of pages: %w", err)
+		}
+		kept.fd = fd
+		next.files[olds[uint64(i+1)]] = kept
+	}
+	next.ranges, next.places = placesOf(s.pb)
+	for i, place := range next.places {
+		next.places[i] = olds[place/stateio.FileSpan]*stateio.FileSpan + place%stateio.FileSpan
+	}
+	s.amfs.f.replaceSaved(next)
+	return nil
+}
+
+// Used returns how many bytes of each base this checkpoint refers to.
+func (s *LateSave) Used() []uint64 {
+	return used(s.pb, len(s.bases))
 }
 
 // LoadAhead returns when all pages are loaded that a restore has left in its file. Other than for AwaitLoadAll, f may
@@ -49,19 +102,6 @@ func (f *MemoryFile) LoadAhead() error {
 		}
 		amfl.pf.lfStatus.Notify(aplReadAhead)
 		time.Sleep(2 * time.Millisecond)
-	}
-}
-
-// AwaitRelease returns when what nobody uses any more is released.
-//
-// Preconditions: f is not being changed.
-func (f *MemoryFile) AwaitRelease() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for f.haveWaste {
-		f.mu.Unlock()
-		runtime.Gosched()
-		f.mu.Lock()
 	}
 }
 
@@ -133,14 +173,14 @@ func (s *LateSave) parts() (held, others []*pgallocpb.MemAcctRangeProto) {
 }
 
 // SaveSince saves the MemoryFile to pf, behind the pages that s has written to the same file and that nobody has
-// changed since: these are not written again. It releases s.
+// changed since: these are not written again. It releases s, and returns what was saved.
 //
 // Preconditions: The MemoryFile is not being changed. All pages of s are written.
-func (s *LateSave) SaveSince(pf *AsyncPagesFileSave, w io.Writer) error {
+func (s *LateSave) SaveSince(pf *AsyncPagesFileSave, w io.Writer) (*LateSave, error) {
 	ahead := s.written()
 	s.Release()
-	s.amfs.f.AwaitRelease()
-	now := s.amfs.f.NewLateSave(pf)
+	now := s.amfs.f.NewLateSave(pf, nil, false)
+	now.bases, now.earlier = s.bases, s.earlier
 	all := now.pb.MemAcct
 	now.pb.MemAcct = nil
 	var changed []*pgallocpb.MemAcctRangeProto
@@ -150,7 +190,7 @@ func (s *LateSave) SaveSince(pf *AsyncPagesFileSave, w io.Writer) error {
 			switch {
 			case i < 0:
 				changed = append(changed, part)
-			case ahead.offsets[i] == zeros:
+			case ahead.offsets[i] == nowhere:
 				part.KnownCommitted = false
 				now.pb.MemAcct = append(now.pb.MemAcct, part)
 			default:
@@ -160,30 +200,24 @@ func (s *LateSave) SaveSince(pf *AsyncPagesFileSave, w io.Writer) error {
 		})
 	}
 	slices.SortFunc(same, func(a, b writtenPart) int { return cmp.Compare(a.offset, b.offset) })
-	at := uint64(0)
 	for _, one := range same {
-		now.skip(one.offset - at)
-		now.pb.MemAcct = append(now.pb.MemAcct, one.part)
-		at = one.offset + one.part.End - one.part.Start
+		now.refer(one.part, one.offset)
 	}
-	now.skip(ahead.size - at)
+	now.next = ahead.size
 	for _, part := range changed {
 		if err := now.save(part); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return now.WriteMetadata(w)
+	return now, now.WriteMetadata(w)
 }
-
-// zeros is the offset of pages that are nowhere, since they have nothing but zeros.
-const zeros = math.MaxUint64
 
 type writtenPart struct {
 	part   *pgallocpb.MemAcctRangeProto
 	offset uint64
 }
 
-// written is where pages are in the pages file; ranges are in order.
+// written is where pages are in the files; ranges are in order. Pages that have nothing but zeros are nowhere.
 type written struct {
 	ranges  []memmap.FileRange
 	offsets []uint64
@@ -192,17 +226,19 @@ type written struct {
 
 func (s *LateSave) written() written {
 	var found []writtenPart
-	size := uint64(0)
+	at := uint64(0)
 	for _, part := range s.pb.MemAcct {
-		if part.KnownCommitted {
-			found = append(found, writtenPart{part, size})
-			size += part.End - part.Start
+		if part.Kind == placeKind {
+			at = part.Start
+		} else if part.KnownCommitted {
+			found = append(found, writtenPart{part, at})
+			at += part.End - part.Start
 		} else {
-			found = append(found, writtenPart{part, zeros})
+			found = append(found, writtenPart{part, nowhere})
 		}
 	}
 	slices.SortFunc(found, func(a, b writtenPart) int { return cmp.Compare(a.part.Start, b.part.Start) })
-	w := written{size: size}
+	w := written{size: s.next}
 	for _, one := range found {
 		w.ranges = append(w.ranges, memmap.FileRange{Start: one.part.Start, End: one.part.End})
 		w.offsets = append(w.offsets, one.offset)
@@ -210,17 +246,49 @@ func (s *LateSave) written() written {
 	return w
 }
 
-// skippedKind is the kind of a range that is no memory, but room in the pages file.
-const skippedKind = math.MaxUint32
-
-func (s *LateSave) skip(length uint64) {
-	if length > 0 {
-		s.pb.MemAcct = append(s.pb.MemAcct, &pgallocpb.MemAcctRangeProto{End: length, Kind: skippedKind, KnownCommitted: true})
+// refer makes part, which lies at place, the next of the metadata.
+func (s *LateSave) refer(part *pgallocpb.MemAcctRangeProto, place uint64) {
+	if s.at != place {
+		s.pb.MemAcct = append(s.pb.MemAcct, &pgallocpb.MemAcctRangeProto{Start: place, Kind: placeKind, KnownCommitted: true})
 	}
+	s.pb.MemAcct = append(s.pb.MemAcct, part)
+	s.at = place + part.End - part.Start
+}
+
+// Compact writes pages again that lie in files of which more than half is of no use any more, so that these can go.
+//
+// Preconditions: The MemoryFile is not being changed. All of it is saved.
+func (s *LateSave) Compact() error {
+	wasted := make(map[uint64]bool)
+	for i, bytes := range s.Used() {
+		wasted[uint64(i+1)] = bytes > 0 && bytes*2 < s.bases[i].size
+	}
+	all, at := s.pb.MemAcct, uint64(0)
+	s.pb.MemAcct, s.at = nil, 0
+	for _, acct := range all {
+		switch {
+		case acct.Kind == placeKind:
+			at = acct.Start
+		case !acct.KnownCommitted:
+			s.pb.MemAcct = append(s.pb.MemAcct, acct)
+		case wasted[at/stateio.FileSpan]:
+			fr := memmap.FileRange{Start: acct.Start, End: acct.End}
+			if err := s.amfs.f.read(fr); err != nil {
+				return err
+			}
+			s.write(acct)
+			at += fr.Length()
+		default:
+			s.refer(acct, at)
+			at += acct.End - acct.Start
+		}
+	}
+	return nil
 }
 
 // WriteMetadata writes the metadata of what was saved to w.
 func (s *LateSave) WriteMetadata(w io.Writer) error {
+	s.pb.MemAcct = append(s.pb.MemAcct, s.amfs.f.touched.export()...)
 	data, err := proto.Marshal(s.pb)
 	if err != nil {
 		return fmt.Errorf("failed to marshal metadata: %w", err)
@@ -244,8 +312,33 @@ func (s *LateSave) Release() {
 	s.held = nil
 }
 
-// save notes what of acct has other bytes than zeros, and queues it for writing.
+// save notes what of acct has other bytes than zeros. What lies in an earlier file is referred to, and all else is queued for
+// writing.
 func (s *LateSave) save(acct *pgallocpb.MemAcctRangeProto) error {
+	f := s.amfs.f
+	unread, places := f.unread(memmap.FileRange{Start: acct.Start, End: acct.End})
+	var failed error
+	forEachPart(acct, unread, func(part *pgallocpb.MemAcctRangeProto, i int) {
+		if failed != nil {
+			return
+		}
+		if i >= 0 {
+			if place, ok := s.earlier.place(places[i] + part.Start - unread[i].Start); ok {
+				part.KnownCommitted = true
+				s.refer(part, place)
+				return
+			}
+			if failed = f.read(memmap.FileRange{Start: part.Start, End: part.End}); failed != nil {
+				return
+			}
+		}
+		failed = s.saveRead(part)
+	})
+	return failed
+}
+
+// saveRead does what save does for pages that have been read.
+func (s *LateSave) saveRead(acct *pgallocpb.MemAcctRangeProto) error {
 	var failed error
 	zeroPage := make([]byte, hostarch.PageSize)
 	s.amfs.f.forEachChunk(memmap.FileRange{Start: acct.Start, End: acct.End}, func(chunk *chunkInfo, fr memmap.FileRange) bool {
@@ -270,11 +363,37 @@ func (s *LateSave) save(acct *pgallocpb.MemAcctRangeProto) error {
 			}
 			part := partOf(acct, fr.Start+uint64(from)*hostarch.PageSize, fr.Start+uint64(i)*hostarch.PageSize)
 			part.KnownCommitted = committed
-			s.add(part)
+			if committed {
+				s.saveBytes(part, pages[from*hostarch.PageSize:i*hostarch.PageSize])
+			} else {
+				s.pb.MemAcct = append(s.pb.MemAcct, part)
+			}
 		}
 		return true
 	})
 	return failed
+}
+
+// saveBytes refers to the pages of part, whose bytes are given, or queues them for writing.
+func (s *LateSave) saveBytes(part *pgallocpb.MemAcctRangeProto, pages []byte) {
+	places := s.earlier.unchanged(memmap.FileRange{Start: part.Start, End: part.End}, pages)
+	follows := func(i int) bool {
+		if places[i-1] == nowhere || places[i] == nowhere {
+			return places[i-1] == places[i]
+		}
+		return places[i-1]+hostarch.PageSize == places[i]
+	}
+	for i := 0; i < len(places); {
+		from := i
+		for i++; i < len(places) && follows(i); i++ {
+		}
+		run := partOf(part, part.Start+uint64(from)*hostarch.PageSize, part.Start+uint64(i)*hostarch.PageSize)
+		if places[from] == nowhere {
+			s.write(run)
+		} else {
+			s.refer(run, places[from])
+		}
+	}
 }
 
 // markAllocated marks the pages of fr that the file has: also those that the host has swapped out, which mincore does not
@@ -300,12 +419,10 @@ func (f *MemoryFile) markAllocated(fr memmap.FileRange, present []byte) error {
 	return nil
 }
 
-// add makes part the next of the metadata, whose order is that of the pages file.
-func (s *LateSave) add(part *pgallocpb.MemAcctRangeProto) {
-	s.pb.MemAcct = append(s.pb.MemAcct, part)
-	if !part.KnownCommitted {
-		return
-	}
+// write makes part the next of the metadata and of the checkpoint's own file.
+func (s *LateSave) write(part *pgallocpb.MemAcctRangeProto) {
+	s.refer(part, s.next)
+	s.next += part.End - part.Start
 	pf := s.amfs.pf
 	pf.mu.Lock()
 	pf.unsaved.PushBack(apsRange{amfs: s.amfs, FileRange: memmap.FileRange{Start: part.Start, End: part.End}})

@@ -1,7 +1,6 @@
 package pgalloc
 
 import (
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -96,30 +95,33 @@ func TestHeldPagesAreTakenOutOfTheMetadata(t *testing.T) {
 	}
 }
 
-func TestPagesLieInTheFileInTheOrderOfTheMetadata(t *testing.T) {
+func TestPagesLieInTheFilesWhereTheMetadataSays(t *testing.T) {
 	s := &LateSave{pb: &pgallocpb.MemoryFileMetadataProto{}}
-	s.pb.MemAcct = append(s.pb.MemAcct, acct(10, 12, true), acct(0, 5, false))
-	s.skip(3 * hostarch.PageSize)
-	s.skip(0)
-	s.pb.MemAcct = append(s.pb.MemAcct, acct(5, 6, true))
-	if len(s.pb.MemAcct) != 4 {
-		t.Fatalf("%d ranges", len(s.pb.MemAcct))
+	s.refer(acct(10, 12, true), 0)
+	s.pb.MemAcct = append(s.pb.MemAcct, acct(0, 5, false))
+	s.refer(acct(12, 14, true), 2*hostarch.PageSize)
+	if len(s.pb.MemAcct) != 3 {
+		t.Fatalf("%d ranges, although each follows the one before", len(s.pb.MemAcct))
 	}
+	s.refer(acct(5, 6, true), 7*hostarch.PageSize)
+	s.next = 8 * hostarch.PageSize
 	got := s.written()
-	if got.size != 6*hostarch.PageSize {
+	if got.size != 8*hostarch.PageSize {
 		t.Errorf("the file has %d bytes", got.size)
 	}
-	want := map[memmap.FileRange]uint64{pages(0, 5): zeros, pages(5, 6): 5 * hostarch.PageSize, pages(10, 12): 0}
+	want := map[memmap.FileRange]uint64{
+		pages(0, 5): nowhere, pages(5, 6): 7 * hostarch.PageSize, pages(10, 12): 0, pages(12, 14): 2 * hostarch.PageSize,
+	}
 	for i, fr := range got.ranges {
-		if offset, ok := want[fr]; ok && offset != got.offsets[i] {
+		if offset, ok := want[fr]; !ok || offset != got.offsets[i] {
 			t.Errorf("%v lies at %d, want %d", fr, got.offsets[i], offset)
 		}
 		if i > 0 && fr.Start < got.ranges[i-1].Start {
 			t.Error("the ranges are not in order")
 		}
 	}
-	if zeros != uint64(math.MaxUint64) {
-		t.Error("an offset might be taken for zeros")
+	if len(got.ranges) != len(want) {
+		t.Errorf("%d ranges", len(got.ranges))
 	}
 }
 

@@ -1,6 +1,7 @@
 package stateio
 
 import (
+	"fmt"
 	"io"
 	"runtime"
 	"slices"
@@ -14,10 +15,13 @@ import (
 
 // MappedReader implements AsyncReader for a host file that it maps. It writes to the destination's file instead of reading
 // into the destination's mapping.
+//
+// Offsets are places: what lies at FileSpan and behind is in other files, see AddBase.
 type MappedReader struct {
 	fd           int32
 	mapping      []byte
-	size         atomic.Int64 // What of the file is there; it may grow if follows.
+	bases        map[uint64][]byte // Mappings by index.
+	size         atomic.Int64      // What of the file is there; it may grow if follows.
 	follows      bool
 	parallel     int
 	destinations []int32
@@ -30,13 +34,17 @@ type MappedReader struct {
 	early chan mappedRead // Of what is not there yet.
 }
 
+// FileSpan is how far apart the beginnings of files are that are read as one: a place is the index of its file times FileSpan,
+// and an offset in that file. No file of pages is as long.
+const FileSpan = 1 << 40
+
 const (
 	// earlyReads is how many reads may wait for what is not there yet.
 	earlyReads = 64
 	growthWait = 200 * time.Microsecond
 
 	// followedSize is more than any file of pages will have: how long it becomes is not known yet.
-	followedSize = 1 << 40
+	followedSize = FileSpan
 	askAgain     = time.Millisecond
 )
 
@@ -75,6 +83,42 @@ func NewPagesFileReader(fd int32) AsyncReader {
 		go r.work()
 	}
 	return r
+}
+
+// AddBase has what lies at index*FileSpan and behind be read from another file, which the caller still has to close. It must be
+// called before anything is read.
+func (r *MappedReader) AddBase(index uint64, fd int) error {
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return err
+	}
+	if stat.Size == 0 {
+		return nil // It holds nothing.
+	}
+	if _, ok := r.bases[index]; ok || index == 0 {
+		return fmt.Errorf("there are two files of earlier pages %d", index)
+	}
+	mapping, err := unix.Mmap(fd, 0, int(stat.Size), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return err
+	}
+	if r.bases == nil {
+		r.bases = make(map[uint64][]byte)
+	}
+	r.bases[index] = mapping
+	return nil
+}
+
+// Holds returns whether a file of earlier pages has so many bytes at a place. Of the pages file itself that is not known yet
+// if it grows.
+func (r *MappedReader) Holds(place, length uint64) bool {
+	index := place / FileSpan
+	return index == 0 || place%FileSpan+length <= uint64(len(r.bases[index]))
+}
+
+// Dup returns another descriptor of the pages file itself.
+func (r *MappedReader) Dup() (int, error) {
+	return unix.Dup(int(r.fd))
 }
 
 // Follow has reads of what lies behind the file's end wait until it is there, for a file that somebody else still writes,
@@ -117,7 +161,7 @@ func (r *MappedReader) isThere(read mappedRead) bool {
 	for _, fr := range read.frs {
 		end += int64(fr.Length())
 	}
-	if end <= r.size.Load() || end > int64(len(r.mapping)) {
+	if end <= r.size.Load() || end > int64(len(r.mapping)) || read.off >= FileSpan {
 		return true
 	}
 	var stat unix.Stat_t
@@ -169,14 +213,22 @@ func (r *MappedReader) readEarly() {
 
 func (r *MappedReader) copy(read mappedRead) (uint64, error) {
 	var done uint64
+	index, start := uint64(read.off)/FileSpan, uint64(read.off)%FileSpan
+	mapping := r.mapping
+	if index > 0 {
+		mapping = r.bases[index]
+	}
 	for _, fr := range read.frs {
 		for fr.Start < fr.End {
-			off, size := uint64(read.off)+done, min(uint64(r.size.Load()), uint64(len(r.mapping)))
+			off, size := start+done, uint64(len(mapping))
+			if index == 0 {
+				size = min(size, uint64(r.size.Load()))
+			}
 			if off >= size {
 				return done, io.EOF
 			}
 			end := min(off+fr.Length(), size)
-			n, err := unix.Pwrite(int(read.dst), r.mapping[off:end], int64(fr.Start))
+			n, err := unix.Pwrite(int(read.dst), mapping[off:end], int64(fr.Start))
 			if err == unix.EINTR {
 				continue
 			}
@@ -201,6 +253,9 @@ func (r *MappedReader) Close() error {
 	r.followers.Wait()
 	for _, fd := range r.destinations {
 		unix.Close(int(fd))
+	}
+	for _, mapping := range r.bases {
+		unix.Munmap(mapping)
 	}
 	err := unix.Munmap(r.mapping)
 	if closeErr := unix.Close(int(r.fd)); err == nil {

@@ -100,6 +100,52 @@ func TestPagesAreWrittenToTheRangesOfTheMemory(t *testing.T) {
 	wantBytes(t, memory, 8192, content[8192:])
 }
 
+func TestAPlaceSaysInWhichFileAPageIs(t *testing.T) {
+	pages, memory, content := files(t, 2*4096)
+	earlier, _, _ := files(t, 0)
+	other := bytes.Repeat([]byte{0xee}, 4096)
+	if _, err := earlier.WriteAt(other, 4096); err != nil {
+		t.Fatal(err)
+	}
+	r, dst := newReader(t, pages, memory, false)
+	if err := r.AddBase(3, int(earlier.Fd())); err != nil {
+		t.Fatal(err)
+	}
+	for i, read := range []struct {
+		off   int64
+		n     uint64
+		bytes []byte
+	}{
+		{4096, 4096, content[4096:]},
+		{3*FileSpan + 4096, 4096, other},
+		{3 * FileSpan, 4096, make([]byte, 4096)},
+		{3*FileSpan + 8192, 0, nil}, // Behind its end.
+		{4 * FileSpan, 0, nil},      // There is no such file.
+	} {
+		r.AddRead(i, read.off, dst, memmap.FileRange{Start: 8192, End: 12288}, nil)
+		if c := await(t, r); c.ID != i || c.N != read.n || (c.Err == nil) != (read.n > 0) {
+			t.Errorf("at %#x: %+v", read.off, c)
+		}
+		wantBytes(t, memory, 8192, read.bytes)
+	}
+	for _, index := range []uint64{0, 3} {
+		if err := r.AddBase(index, int(earlier.Fd())); err == nil {
+			t.Errorf("a second file %d is taken", index)
+		}
+	}
+	empty, _, _ := files(t, 0)
+	if err := r.AddBase(5, int(empty.Fd())); err != nil {
+		t.Error(err)
+	}
+	for place, holds := range map[uint64]bool{
+		3 * FileSpan: true, 3*FileSpan + 4096: true, 3*FileSpan + 8192: false, 5 * FileSpan: false, 4 * FileSpan: false,
+	} {
+		if r.Holds(place, 4096) != holds {
+			t.Errorf("Holds(%#x) = %v", place, !holds)
+		}
+	}
+}
+
 func TestAReadBehindTheEndOfTheFileSaysSo(t *testing.T) {
 	pages, memory, content := files(t, 4096+100)
 	r, dst := newReader(t, pages, memory, false)

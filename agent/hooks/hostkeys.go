@@ -1,4 +1,4 @@
-package restore
+package hooks
 
 import (
 	"os"
@@ -18,7 +18,7 @@ const (
 
 // HostKeys replaces each ssh host key that the guest has by a new one of the same kind, and has a running sshd take them.
 // A key that cannot be replaced is removed: no two sandboxes may show the same.
-func (r *Restore) HostKeys() {
+func (r *Runner) HostKeys() {
 	keys, err := filepath.Glob(r.path(keysPattern))
 	if err != nil || len(keys) == 0 {
 		return
@@ -36,7 +36,7 @@ func (r *Restore) HostKeys() {
 	r.reload()
 }
 
-func (r *Restore) replace(key string) bool {
+func (r *Runner) replace(key string) bool {
 	kind := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(key), "ssh_host_"), "_key")
 	aside := key + ".atoll"
 	_, _ = os.Remove(aside), os.Remove(aside+".pub")
@@ -53,7 +53,7 @@ func (r *Restore) replace(key string) bool {
 }
 
 // reload tells the sshd that wrote its id to read its keys again; it ends no session.
-func (r *Restore) reload() {
+func (r *Runner) reload() {
 	text, err := os.ReadFile(r.path(sshdPID))
 	if err != nil {
 		return

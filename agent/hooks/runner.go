@@ -1,5 +1,5 @@
-// Package restore does what a guest needs that goes on from a checkpoint: keys of its own, and the hooks of its owner.
-package restore
+// Package hooks runs the hooks of a guest's owner before a suspend and after a restore, and gives a copy keys of its own.
+package hooks
 
 import (
 	"bytes"
@@ -19,18 +19,18 @@ const (
 	lineMost   = 500
 )
 
-// Restore acts in the guest below Root, with the agent's own rights.
-type Restore struct {
+// Runner acts in the guest below Root, with the agent's own rights.
+type Runner struct {
 	Root     string
 	Table    *process.Table
 	Settings *settings.Settings
 	Console  io.Writer // the sandbox's log; nil tells nobody
 }
 
-func (r *Restore) path(name string) string { return filepath.Join(r.Root, name) }
+func (r *Runner) path(name string) string { return filepath.Join(r.Root, name) }
 
 // start starts a program of the guest whose process group is killed after the timeout. The follower is to be closed.
-func (r *Restore) start(argv []string, env map[string]string, timeout time.Duration) (*process.Follower, error) {
+func (r *Runner) start(argv []string, env map[string]string, timeout time.Duration) (*process.Follower, error) {
 	account, err := r.Settings.Users.Lookup(strconv.Itoa(os.Geteuid()))
 	if err != nil {
 		return nil, err
@@ -42,14 +42,14 @@ func (r *Restore) start(argv []string, env map[string]string, timeout time.Durat
 }
 
 // tell writes what a program has printed into the log, each line after the name.
-func (r *Restore) tell(name string, text []byte) {
+func (r *Runner) tell(name string, text []byte) {
 	for line := range bytes.Lines(text) {
 		line = bytes.TrimRight(line, "\r\n")
 		r.log(name, string(line[:min(len(line), lineMost)]))
 	}
 }
 
-func (r *Restore) log(name, line string) {
+func (r *Runner) log(name, line string) {
 	if r.Console != nil {
 		// A log that cannot be written stops nothing.
 		_, _ = io.WriteString(r.Console, time.Now().UTC().Format(time.RFC3339)+" "+name+": "+line+"\n")

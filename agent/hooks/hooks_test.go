@@ -1,4 +1,4 @@
-package restore
+package hooks
 
 import (
 	"bytes"
@@ -17,13 +17,13 @@ import (
 
 var table = sync.OnceValue(process.NewTable)
 
-func guest(t *testing.T) (*Restore, *bytes.Buffer) {
+func guest(t *testing.T) (*Runner, *bytes.Buffer) {
 	t.Helper()
 	root, log := t.TempDir(), &bytes.Buffer{}
 	own := strconv.Itoa(os.Geteuid())
 	put(t, filepath.Join(root, "etc/passwd"), "me:x:"+own+":"+strconv.Itoa(os.Getegid())+"::/:/bin/sh\n", 0o644)
 	known := settings.New(&user.Database{Root: root})
-	return &Restore{Root: root, Table: table(), Settings: known, Console: log}, log
+	return &Runner{Root: root, Table: table(), Settings: known, Console: log}, log
 }
 
 func put(t *testing.T, path, text string, mode os.FileMode) {
@@ -36,9 +36,9 @@ func put(t *testing.T, path, text string, mode os.FileMode) {
 	}
 }
 
-func hook(t *testing.T, r *Restore, name, script string, mode os.FileMode) {
+func hook(t *testing.T, r *Runner, name, script string, mode os.FileMode) {
 	t.Helper()
-	put(t, filepath.Join(r.path(HooksDirectory), name), "#!/bin/sh\n"+script+"\n", mode)
+	put(t, filepath.Join(r.path(AfterRestoreDirectory), name), "#!/bin/sh\n"+script+"\n", mode)
 }
 
 func TestHooksRunInTheOrderOfTheirNamesAndAFailureStopsNone(t *testing.T) {
@@ -46,10 +46,10 @@ func TestHooksRunInTheOrderOfTheirNamesAndAFailureStopsNone(t *testing.T) {
 	hook(t, r, "20-second", "echo second $ATOLL_GENERATION $ATOLL_IDENTITY", 0o755)
 	hook(t, r, "10-first", "echo first; exit 3", 0o755)
 	hook(t, r, "15-broken", "", 0o755)
-	put(t, filepath.Join(r.path(HooksDirectory), "15-broken"), "#!/no/such/interpreter\n", 0o755)
+	put(t, filepath.Join(r.path(AfterRestoreDirectory), "15-broken"), "#!/no/such/interpreter\n", 0o755)
 	hook(t, r, "30-no-program", "echo never", 0o644)
 	hook(t, r, ".hidden", "echo never", 0o755)
-	r.Hooks(7, "new", time.Minute)
+	r.AfterRestore(7, "new", time.Minute)
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 	if len(lines) != 3 || !strings.HasSuffix(lines[0], " hook 10-first: first") ||
 		!strings.Contains(lines[1], " hook 15-broken: ") || !strings.HasSuffix(lines[2], " hook 20-second: second 7 new") {
@@ -61,7 +61,7 @@ func TestAHookThatHangsIsKilledAtTheBound(t *testing.T) {
 	r, log := guest(t)
 	hook(t, r, "1-hangs", "echo begun; sleep 1000 & wait", 0o755)
 	hook(t, r, "2-late", "echo never", 0o755)
-	r.Hooks(7, "kept", 2*time.Second)
+	r.AfterRestore(7, "kept", 2*time.Second)
 	if text := log.String(); !strings.Contains(text, "hook 1-hangs: begun") || !strings.Contains(text, "hook 2-late: skipped") {
 		t.Fatal(text)
 	}
@@ -70,7 +70,7 @@ func TestAHookThatHangsIsKilledAtTheBound(t *testing.T) {
 func TestAHookThatFloodsLeavesALittle(t *testing.T) {
 	r, log := guest(t)
 	hook(t, r, "floods", "head -c 300000 /dev/zero | tr '\\0' x", 0o755)
-	r.Hooks(7, "kept", time.Minute)
+	r.AfterRestore(7, "kept", time.Minute)
 	if log.Len() < lineMost || log.Len() > 2*outputMost {
 		t.Fatal(log.Len())
 	}
@@ -103,5 +103,19 @@ func TestAHostKeyThatCannotBeReplacedIsRemoved(t *testing.T) {
 	left, err := os.ReadDir(filepath.Dir(key))
 	if err != nil || len(left) != 0 || !strings.Contains(log.String(), "ssh_host_nokind_key") {
 		t.Fatal(err, left, log)
+	}
+}
+
+func TestHooksBeforeASuspendAreOthers(t *testing.T) {
+	r, log := guest(t)
+	hook(t, r, "1-after", "echo never", 0o755)
+	if r.SuspendHooks() != 0 {
+		t.Fatal(r.SuspendHooks())
+	}
+	put(t, filepath.Join(r.path(BeforeSuspendDirectory), "1-before"), "#!/bin/sh\necho before\n", 0o755)
+	put(t, filepath.Join(r.path(BeforeSuspendDirectory), "2-no-program"), "#!/bin/sh\necho never\n", 0o644)
+	r.BeforeSuspend(time.Minute)
+	if text := strings.TrimSpace(log.String()); r.SuspendHooks() != 1 || !strings.HasSuffix(text, "hook 1-before: before") {
+		t.Fatal(r.SuspendHooks(), text)
 	}
 }
