@@ -19,6 +19,7 @@ from bench import (
     footprint,
     forks,
     gateway,
+    generations,
     interactive,
     interpreter,
     leases,
@@ -30,6 +31,7 @@ from bench import (
     states,
     transfers,
     unplug,
+    wakes,
     work,
 )
 from bench.measure import Number
@@ -38,6 +40,7 @@ GROUPS = {
     "create": create,
     "commands": commands,
     "states": states,
+    "generations": generations,
     "processes": processes,
     "forks": forks,
     "evals": evals,
@@ -54,6 +57,7 @@ GROUPS = {
     "interactive": interactive,
     "leases": leases,
     "sleepers": sleepers,
+    "wakes": wakes,
     "gateway": gateway,
     "egress": egress,
     "unplug": unplug,

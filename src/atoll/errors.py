@@ -209,7 +209,7 @@ class DeniedError(AtollError, PermissionError):
 
 
 class QuotaError(AtollError):
-    """A team would use more than its quotas allow. Nothing was done; it may be possible later."""
+    """A team or a volume would use more than its quotas allow. Nothing was done; it may be possible later."""
 
     code = "quota"
     retryable = True

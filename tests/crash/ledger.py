@@ -19,9 +19,40 @@ _TRIES = 20
 # What was killed while it stood still for its suspend ends at each waking; its user boots its disk in the end.
 _TRIES_WITH_MEMORY = 5
 
-# It keeps a number in memory alone and an append-only log on disk; an answer says what it has made durable.
+# It keeps a number in memory alone, an append-only log on the root disk, and another one on the volume if there is one.
+# An answer says what it has made durable. The volume's log is read anew each time: no rollback takes that one back.
 PROGRAM = r"""
 import json, os, secrets, socket, threading, zlib
+
+VOLUME, RECORD = "/data/ledger", 24
+
+def record(number):
+    return (b"%d %08x" % (number, zlib.crc32(b"%d" % number))).ljust(RECORD - 1) + b"\n"
+
+def kept():
+    if not os.path.isdir("/data"):
+        return 0, ""
+    try:
+        data = open(VOLUME, "rb").read()
+    except FileNotFoundError:
+        return 0, ""
+    whole = len(data) // RECORD
+    for number in range(whole):
+        if data[number * RECORD : (number + 1) * RECORD] != record(number + 1):
+            return number, data[number * RECORD:][:99].hex()
+    return whole, ""
+
+def keep():
+    if not os.path.isdir("/data"):
+        return 0
+    with open(VOLUME, "ab") as log:
+        whole, torn = divmod(os.fstat(log.fileno()).st_size, RECORD)
+        if torn:
+            log.truncate(whole * RECORD)
+        log.write(record(whole + 1))
+        log.flush()
+        os.fsync(log.fileno())
+    return whole + 1
 
 def lines():
     try:
@@ -52,9 +83,14 @@ def answer(connection):
                     number = b"%d" % (durable + 1)
                     os.write(log, b"%s %08x\n" % (number, zlib.crc32(number)))
                     os.fsync(log)
+                    volume, torn = keep(), ""
                     durable += 1
                     memory += 1
-                told = {"run": run, "memory": memory, "durable": durable, "broken": broken}
+                else:
+                    volume, torn = kept()
+                told = {
+                    "run": run, "memory": memory, "durable": durable, "volume": volume, "broken": broken or torn,
+                }
             connection.sendall(json.dumps(told).encode() + b"\n")
 
 def guarded(connection):
@@ -71,12 +107,13 @@ while True:
 
 @dataclass(frozen=True)
 class Entry:
-    """What a ledger says: which run of the program it is, its number in memory, and the records on its disk."""
+    """What a ledger says: which run of the program it is, its number in memory, and the records on disk and volume."""
 
     run: str
     memory: int
     durable: int
     broken: str
+    volume: int
 
 
 class Lines:
@@ -156,10 +193,12 @@ class Scribe:
 
     Attributes:
         last: The newest answer: all that it says was promised.
+        told: All its answers, each with its time in Unix seconds.
     """
 
     def __init__(self, sandbox: Sandbox, before: Entry) -> None:
         self.last = before
+        self.told: list[tuple[float, Entry]] = []
         self._stopped = threading.Event()
         self._connection = sandbox.dial(PORT)
         self._thread = threading.Thread(target=self._write, name="scribe")
@@ -170,6 +209,7 @@ class Scribe:
         with contextlib.suppress(OSError):
             while not self._stopped.wait(_PAUSE_S):
                 self.last = lines.ask(b"+")
+                self.told.append((time.time(), self.last))
 
     def stop(self) -> Entry:
         """Stop, and give the newest promise."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from atoll import AtollError, Lifecycle, Sandbox, SandboxCrashedError, Snapshots, Supervisor
-from atoll.errors import EngineError, SandboxNotFoundError
+from atoll.errors import EngineError, SandboxNotFoundError, StateError
 from atoll.host import Home
 from atoll.snapshots.chains import LONGEST
 from tests.crash import builds_and_volumes, victims
@@ -200,7 +200,7 @@ class Rounds:
         scribe = Scribe(self._sandbox, before) if now.state == "running" else None
         try:
             if scribe is None and now.operation not in ("pause", "suspend"):
-                {"paused": self._sandbox.pause, "suspended": self._sandbox.suspend}.get(now.state, int)()
+                self._bring(now)
             argument = self._argument(now.operation)
             if points:
                 supervisors = victims.supervisors(self._home)
@@ -230,6 +230,18 @@ class Rounds:
             if now.outcome == "done":
                 self._took_s[now.operation].append(told["took_s"])
         self._check(now, promised, argument, told or {})
+
+    def _bring(self, now: Round) -> None:
+        """Bring the sandbox into the state that the round begins in."""
+        bring = {"paused": self._sandbox.pause, "suspended": self._sandbox.suspend}.get(now.state, int)
+        try:
+            bring()
+        except (SandboxCrashedError, StateError):
+            # What was killed in the round before answered a last time, and has ended since.
+            if not now.killed:
+                raise
+            look(self._sandbox)
+            bring()
 
     def _until_quiet(self) -> None:
         """Wait until the supervisor has finished what a client asked for that did not stay for the answer."""

@@ -14,7 +14,7 @@ import pytest
 from tests import homes
 from tests.e2e.counter import count, start_counter
 
-from atoll import Images, Lifecycle, Sandbox, Snapshots, Supervisor, UnsupportedError, Volumes
+from atoll import Images, Lifecycle, Sandbox, Snapshots, Supervisor, UnsupportedError, VolumeMount, Volumes
 from atoll.errors import HostError
 from atoll.host import Home, find_holder, is_host_root
 from atoll.host.namespaces.userns import own_ranges
@@ -137,7 +137,7 @@ def test_a_volume_serves_every_user_whose_disk_the_engine_keeps(engine_home: Pat
     files = Volumes.files("shared")
     with (
         Sandbox.create(volumes={"/data": "shared"}) as one,
-        Sandbox.create(volumes={"/d": "shared"}) as other,
+        Sandbox.create(volumes={"/d": "shared", "/reads": VolumeMount("shared", read_only=True)}) as other,
     ):
         one.run("mkdir -p /data/dir/deep && echo 1 >/data/dir/file").check()
         other.run("echo 2 >>/d/dir/file && touch /d/dir/deep/more && sudo touch /d/dir/roots").check()
@@ -148,7 +148,9 @@ def test_a_volume_serves_every_user_whose_disk_the_engine_keeps(engine_home: Pat
         assert one.run("echo 4 >>/data/dir/file && echo 5 >>/data/new/file && ls /data/dir").stdout == (
             "deep\nfile\nroots\n"
         )
-        assert other.run("cat /d/dir/file /d/new/file").stdout == "3\n4\nnew\n5\n"
+        assert other.run("cat /d/dir/file /reads/new/file").stdout == "3\n4\nnew\n5\n"
+        refused = other.run("mount -o remount,rw /reads; touch /reads/more", user="root")
+        assert "Read-only file system" in refused.stderr
     Volumes.delete("shared")
 
 

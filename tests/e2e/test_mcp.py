@@ -106,8 +106,8 @@ async def test_a_long_output_keeps_both_ends(client: Client) -> None:
 
 
 async def test_a_command_that_takes_too_long_is_killed_and_its_output_is_told(client: Client) -> None:
-    answer = await text(client, "run", command="echo begun; exec sleep 1000000", timeout_s=3)
-    assert "killed after 3 s" in answer
+    answer = await text(client, "run", command="echo begun; exec sleep 1000000", timeout_s=5)
+    assert "killed after 5 s" in answer
     assert "begun" in answer
 
 

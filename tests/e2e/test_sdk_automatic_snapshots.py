@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.e2e.command_line import said
 from tests.homes import kill_machines
+from tests.waiting import until
 
 from atoll import Lifecycle, Sandbox, SnapshotInfo, Snapshots
 
-PATIENCE_S = 120.0
 OFTEN = Lifecycle(snapshot_every_s=1, snapshots_kept=1)
 BUSY = "import itertools\nfor number in itertools.count(): open('/home/user/number', 'w').write(str(number))"
-
-
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def made_of(sandbox: Sandbox) -> list[SnapshotInfo]:
@@ -67,6 +59,7 @@ def test_an_engine_that_was_killed_comes_back_with_the_newest_snapshots_memory_u
     with Sandbox.create(name="work", lifecycle=lifecycle, on_crash="rollback") as sandbox:
         # In memory, which a boot would lose.
         sandbox.run("echo kept >/tmp/kept; sleep 1000 & echo $! >/tmp/pid")
+        sandbox.keep_awake(0)  # waits for a snapshot that is being made
         written = time.time()
         until(lambda: any(each.created_at > written for each in made_of(sandbox)))
         kill_machines(home)

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import pytest
 from tests.e2e.command_line import atoll, said
+from tests.waiting import until
 
 from atoll import Sandbox, Secrets
 from atoll.errors import InvalidSpecError, SecretNotFoundError
@@ -144,7 +145,8 @@ def test_what_an_observing_policy_saw_becomes_a_policy(module_home: Path, port: 
         here = f"http://{HOST_NAME}:{port}"
         assert curl(sandbox, f"{here}/open/a") == "GET /open/a "
         assert curl(sandbox, f"{here}/open/b", "-d", "x") == "POST /open/b x"
-        sandbox.run("sleep 1.5").check()  # the edge tells once a second
+        # the edge tells once a second
+        until(lambda: {"/open/a", "/open/b"} <= {one.path for one in sandbox.egress.decisions()})
         suggested = sandbox.egress.suggest().policy
         sandbox.set_network(suggested)
         assert curl(sandbox, f"{here}/open/a") == "GET /open/a "
@@ -208,7 +210,7 @@ def test_the_command_line_sets_shows_tests_and_tells(module_home: Path, port: in
         refused = atoll("policy", "test", "ruled", "PUT", here)
         assert (refused.returncode, refused.stdout[:4]) == (1, b"deny")
         assert said("policy", "set", "ruled", "none").strip() == "none"
-        assert f"{HOST_NAME}:{port}/x" in said("policy", "log", "ruled")
+        until(lambda: f"{HOST_NAME}:{port}/x" in said("policy", "log", "ruled"))
         file.write_text('[[rules]]\nhosts = ["*"]\n\n[[rules]]\nhosts = ["example.com"]\n')
         wrong = atoll("policy", "set", "ruled", str(file))
         assert wrong.returncode == 125

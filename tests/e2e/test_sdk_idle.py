@@ -56,8 +56,10 @@ def test_an_answer_that_takes_longer_than_it_may_be_idle_comes(dozing: Sandbox) 
     dozing.files.write("/tmp/server.py", server)
     dozing.start("exec python3 /tmp/server.py", stream=False)
     dozing.wait_for_port(8000)
+    dozing.keep_awake(60)
     with dozing.dial(8000) as connection:
         connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        dozing.keep_awake(0)
         answer = b""
         while part := connection.recv(1000):
             answer += part

@@ -14,7 +14,7 @@ from tests.e2e.counter import count, start_counter
 from tests.homes import processes_of
 
 from atoll import AtollError, Limits, Sandbox, Supervisor
-from atoll.host import Home
+from atoll.host import Home, find_holder
 
 BOUND_S = 90.0
 # A prestarted machine's processes start in a network namespace of its own, which has its name.
@@ -42,6 +42,13 @@ def is_being_made(home: Path, name: str) -> bool:
     return any(name in line for line in starts)
 
 
+def is_pinned(home: Path, name: str) -> bool:
+    """Whether its namespace is still held for it, which ends last."""
+    holder = find_holder(Home(home))
+    assert holder is not None
+    return Path(f"/proc/{holder.pid}/root{Home(home).run}/pins/{name}.inner").exists()
+
+
 def new_prestarted(home: Path, known: set[str]) -> str:
     """Wait for a prestarted machine that is not one of those."""
     end = time.monotonic() + BOUND_S
@@ -50,7 +57,7 @@ def new_prestarted(home: Path, known: set[str]) -> str:
         time.sleep(0.05)
     (name,) = new
     # It is ready a moment after the command that starts it has ended.
-    while is_being_made(home, name):
+    while is_being_made(home, name) or is_pinned(home, name):
         assert time.monotonic() < end, "a prestarted machine is never ready"
         time.sleep(0.05)
     time.sleep(0.5)

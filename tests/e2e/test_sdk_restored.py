@@ -119,6 +119,19 @@ def test_hooks_run_as_root_before_a_sandbox_is_handed_out_and_a_failing_one_stop
         assert [line.split()[-1] for line in lives(fork)[known:]] == ["kept", "new"]
 
 
+def test_hooks_before_a_suspend_run_as_root_and_a_failing_one_stops_nothing(module_home: Path) -> None:
+    with Sandbox.create() as sandbox:
+        hooks = {"1-fails": "echo about to sleep; exit 3", "2-notes": "id -un >>/var/log/sleeps; sync"}
+        for name, script in hooks.items():
+            sandbox.files.write(name, f"#!/bin/sh\n{script}\n")
+            sandbox.run(f"sudo install -D -m 755 {name} /etc/atoll/before-suspend.d/{name}").check()
+        sandbox.suspend()
+        assert any("hook 1-fails: about to sleep" in line for line in sandbox.logs())
+        assert sandbox.run("cat /var/log/sleeps").stdout == "root\n"
+        sandbox.suspend(memory=False)
+        assert sandbox.run("cat /var/log/sleeps").stdout == "root\n" * 2
+
+
 def test_every_restore_has_another_generation_and_a_program_that_waits_sees_each(prepared: Sandbox) -> None:
     first = ask(prepared)["seen"]
     snapshot = prepared.snapshot()

@@ -184,8 +184,8 @@ def test_it_stays_unplugged_when_its_supervisor_is_killed(home: Path, sink: Sink
         sandbox.unplug("it resists")
         end_at_once(supervisor_pid())
         assert_refused(sandbox, home)
+        until(lambda: sink.open == 0)
         received = sink.received_bytes
-        assert sink.open == 0
         sandbox.replug()
         assert count(sandbox) == 2
         until(lambda: sink.received_bytes > received)

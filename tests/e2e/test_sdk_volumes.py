@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ import pytest
 from tests import homes
 from tests.e2e.command_line import atoll, said
 
-from atoll import Limits, NotFoundError, Sandbox, Volumes
+from atoll import InvalidSpecError, Limits, NotFoundError, QuotaError, Sandbox, VolumeMount, Volumes
 from atoll.errors import FileError, FileMissingError
 
 PATIENCE_S = 120.0
@@ -75,7 +77,7 @@ def test_what_one_sandbox_writes_the_others_and_the_host_see_at_once(volume: str
         Sandbox.create(volumes={"/data": "data"}) as one,
         Sandbox.create(volumes={"/mnt/shared": volume}, network="none") as other,
     ):
-        assert one.info().volumes == {"/data": volume}
+        assert one.info().volumes == {"/data": VolumeMount(volume)}
         one.run("echo 1 >/data/file && mkdir /data/dir").check()
         assert other.run("cat /mnt/shared/file && stat -c %U /mnt/shared/file").stdout == "1\nuser\n"
         other.run("echo 22 >>/mnt/shared/file && mv /mnt/shared/file /mnt/shared/dir/moved").check()
@@ -254,12 +256,119 @@ def test_a_large_file_passes_both_ways_in_pieces(volume: str) -> None:
     assert [entry.name for entry in files.list("dir")] == ["big"]
 
 
+# Every way to change a volume; prints those that do not fail with EROFS.
+CHANGES = """
+import errno, os
+ways = {
+    "make": lambda: open("/data/new", "x"),
+    "write": lambda: os.open("/data/file", os.O_RDWR),
+    "truncate": lambda: os.truncate("/data/file", 0),
+    "remove": lambda: os.unlink("/data/file"),
+    "rename": lambda: os.rename("/data/file", "/data/other"),
+    "link": lambda: os.link("/data/file", "/data/other"),
+    "symlink": lambda: os.symlink("file", "/data/other"),
+    "mkdir": lambda: os.mkdir("/data/other"),
+}
+for name, way in ways.items():
+    try:
+        way()
+        print(name, "worked")
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            print(name, error)
+"""
+REMOUNT = (
+    "mount -o remount,rw /data && mkdir -p /mnt/b && mount --bind /data /mnt/b && mount -o remount,rw /mnt/b"
+)
+
+
+def holds(sandbox: Sandbox) -> None:
+    """Nobody inside changes the volume at /data, which can be read."""
+    assert sandbox.exec(["python3", "-c", CHANGES], user="root").check().stdout == ""
+    assert sandbox.run("cat /data/file").stdout == "kept\n"
+
+
+def test_a_read_only_mount_holds_whoever_writes_inside_and_whatever_happens_to_the_sandbox(
+    volume: str,
+) -> None:
+    files = Volumes.files(volume)
+    files.write("file", "kept\n", mode=0o666)
+    mount = VolumeMount("data", read_only=True)
+    with Sandbox.create(volumes={"/data": mount}, network="none") as sandbox:
+        assert sandbox.info().volumes == {"/data": VolumeMount(volume, read_only=True)}
+        holds(sandbox)
+        snapshot = sandbox.snapshot()
+        sandbox.run(REMOUNT, user="root").check()
+        holds(sandbox)
+        assert sandbox.run("echo x >/mnt/b/file", user="root").exit_code != 0
+        sandbox.suspend()
+        files.write("more", "meanwhile")
+        sandbox.resume()
+        holds(sandbox)
+        assert sandbox.run("cat /data/more").stdout == "meanwhile"
+        (fork,) = sandbox.fork()
+        with fork:
+            holds(fork)
+        sandbox.rollback(snapshot.snapshot_id)
+        holds(sandbox)
+    with pytest.raises(InvalidSpecError):
+        Sandbox.create(from_snapshot=snapshot, volumes={"/data": "data"})
+    with Sandbox.create(from_snapshot=snapshot) as restored:
+        holds(restored)
+        restored.run(REMOUNT, user="root").check()
+        holds(restored)
+    assert {entry.path: entry.mode for entry in files.list()} == {"/file": 0o666, "/more": 0o644}
+
+
+def test_a_guests_kernel_has_only_read_only_descriptors_of_a_read_only_mount(
+    volume: str, module_home: Path
+) -> None:
+    if os.geteuid():
+        pytest.skip("only root of the host sees the descriptors of others")
+    data = module_home / "volumes" / volume / "data"
+    with Sandbox.create(volumes={"/data": VolumeMount("data", read_only=True)}, network="none"):
+        seen = 0
+        for held in Path("/proc").glob("[0-9]*/fd/*"):
+            with contextlib.suppress(OSError):
+                if int(held.parts[2]) != os.getpid() and held.samefile(data):
+                    seen += 1
+                    with pytest.raises(OSError, match="Read-only file system"):
+                        (held / "new").touch()
+    assert seen > 0
+    assert list(data.iterdir()) == []
+
+
+def test_a_sandbox_that_has_a_full_volume_writes_on_and_nothing_new_comes_in(volume: str) -> None:
+    assert Volumes.set_quota("data", 1).quota_mib == 1
+    with Sandbox.create(volumes={"/data": "data"}, network="none") as sandbox:
+        sandbox.run("head -c 3M /dev/urandom >/data/big && sync /data/big").check()
+        with pytest.raises(QuotaError, match="'data' has no room for that: 3.0 of 1 MiB"):
+            Volumes.files("data").write("more", "x")
+        for new in (lambda: Sandbox.create(volumes={"/data": "data"}), sandbox.fork):
+            with pytest.raises(QuotaError):
+                new()
+        sandbox.run("head -c 1M /dev/urandom >>/data/big; mkdir /data/dir; mv /data/big /data/dir").check()
+        with Sandbox.create(volumes={"/d": VolumeMount("data", read_only=True)}, network="none") as reader:
+            assert reader.run("stat -c %s /d/dir/big").stdout == f"{4 << 20}\n"
+        sandbox.run("rm /data/dir/big").check()
+        Volumes.files("data").write("more", "x")
+    assert Volumes.set_quota("data", None).quota_mib is None
+
+
 def test_volumes_on_the_command_line(module_home: Path) -> None:
-    volume = said("volume", "create", "shared")
-    sandbox = said("create", "--name", "mounts", "--volume", "shared:/data")
-    assert said("exec", "mounts", "--", "sh", "-c", "echo hi > /data/x; ls /data") == "x"
-    assert json.loads(said("info", "--json", "mounts"))["volumes"] == {"/data": volume}
-    assert volume in said("volume", "ls")
+    volume = said("volume", "create", "shared", "--quota", "1024")
+    mounts = ("--volume", "shared:/data", "--volume", "shared:/in:ro")
+    sandbox = said("create", "--name", "mounts", *mounts)
+    assert said("exec", "mounts", "--", "sh", "-c", "echo hi > /data/x; rm /in/x 2>&1; ls /in").endswith(
+        "\nx"
+    )
+    assert f"{volume} at /in, read-only" in said("info", "mounts")
+    assert json.loads(said("info", "--json", "mounts"))["volumes"] == {
+        "/data": {"volume": volume, "read_only": False},
+        "/in": {"volume": volume, "read_only": True},
+    }
+    assert "1.0 GiB" in said("volume", "ls")
+    assert json.loads(said("volume", "set", "shared", "--quota", "off", "--json"))["quota_mib"] is None
     refused = atoll("volume", "delete", "shared")
     assert (refused.returncode, sandbox in refused.stderr.decode()) == (125, True)
     said("kill", "mounts")

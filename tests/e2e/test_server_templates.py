@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,11 @@ from tests.e2e.test_images import shell_layers
 from tests.registry import File, ImageSource
 from tests.registry import serving as serving_registry
 from tests.registry.images import symlink
+from tests.waiting import BOUND_S, until
 
 from atoll import Sandbox as Local
 
 pytestmark = pytest.mark.once
-
-BOUND_S = 120.0
 
 
 @pytest.fixture(autouse=True)
@@ -33,13 +31,6 @@ def client(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("E2B_DEBUG", raising=False)
     for name, value in server.variables.items():
         monkeypatch.setenv(name, value)
-
-
-def until(done: Callable[[], bool]) -> None:
-    end = time.monotonic() + BOUND_S
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def asked(server: Server, method: str, path: str, body: object = None) -> tuple[int, Any]:

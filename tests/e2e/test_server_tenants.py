@@ -209,14 +209,19 @@ def test_a_team_that_asks_too_often_is_told_when_to_come_back(server: Server) ->
 
 def test_requests_for_the_files_of_a_volume_count_to_its_team(server: Server, module_home: Path) -> None:
     with team("leafing", Quotas(requests_s=0.3)) as key, asking(server, key) as client:
+        began = time.monotonic()
         made = client.post("/volumes", json={"name": "leaves"}).json()
         headers = {"authorization": f"Bearer {made['token']}"}
         path = f"/volumecontent/{made['volumeID']}/dir?path=/"
         with asking(server) as holder:
-            answers = [holder.get(path, headers=headers) for _ in range(3)]
-        assert [answer.status_code for answer in answers] == [200, 200, 429]
+            answers = [holder.get(path, headers=headers)]
+            while answers[-1].status_code == 200:
+                answers.append(holder.get(path, headers=headers))
+        assert answers[-1].status_code == 429
+        # Three at once, of which one has made the volume, and those that the time has added.
+        assert 3 <= len(answers) <= 3 + 0.3 * (time.monotonic() - began)
         assert (answers[-1].json()["code"], int(answers[-1].headers["retry-after"]) > 0) == ("quota", True)
-        assert client.get("/volumes").status_code == 429
+        assert 429 in {client.get("/volumes").status_code for _ in range(3)}
         lines = _lines(module_home / "server" / "access.log")
         assert [line["team"] for line in lines if (line["route"] or "").startswith("/volumecontent")][
             -3:

@@ -22,7 +22,7 @@ BOUND_S = 120.0
 @pytest.fixture(scope="module")
 def impatient(module_home: Path) -> Iterator[Server]:
     del module_home
-    with serving("--head-timeout", "1", "--body-timeout", "1") as running:
+    with serving("--head-timeout", "4", "--body-timeout", "1") as running:
         yield running
 
 

@@ -23,7 +23,7 @@ import socket, sys
 listener = socket.create_server(("0.0.0.0", %d), backlog=64)
 while True:
     connection, _ = listener.accept()
-    connection.settimeout(2)
+    connection.settimeout(60)
     data = b""
     try:
         while piece := connection.recv(65536):

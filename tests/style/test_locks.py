@@ -60,3 +60,16 @@ def test_a_lock_has_a_hash_for_each_package_and_names_no_registry(group: str) ->
     assert {package.partition("==")[0] for package in packages} == versions(group).keys()
     assert [package for package in packages if "--hash=sha256:" not in package] == []
     assert "://" not in text
+
+
+def test_the_scripts_install_a_lock_as_it_stands() -> None:
+    """pip asks the registry about an extra in a lock, and refuses the lock on the day of a newer version."""
+    installs = [
+        line
+        for script in (ROOT / "scripts").iterdir()
+        if script.is_file() and not script.suffix
+        for line in script.read_text().splitlines()
+        if "--require-hashes" in line
+    ]
+    assert len(installs) == 5
+    assert [line for line in installs if "--no-deps --require-hashes" not in line] == []

@@ -51,7 +51,7 @@ SECTIONS = {
     "What they start from, and storage": {
         "image": "List, build and delete images.",
         "template": "Build, list and delete templates.",
-        "volume": "Create, list and delete volumes.",
+        "volume": "Create, change, list and delete volumes.",
     },
     "For other programs and people": {
         "mcp": "Give a model computers of its own, by the Model Context Protocol.",

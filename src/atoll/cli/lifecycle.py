@@ -47,6 +47,11 @@ class Length(click.ParamType):  # type: ignore[type-arg] # generic only in its n
 
 _IDLE_OPTIONS = (
     click.option(
+        "--wake-on-data",
+        is_flag=True,
+        help="While it is suspended, data on a connection that a program inside has opened wakes it.",
+    ),
+    click.option(
         "--idle-suspend",
         "idle_suspend_s",
         type=Length(off_s=0.0),
@@ -127,6 +132,7 @@ def lifecycle(options: Mapping[str, Any]) -> Lifecycle:
         auto_recover=options["auto_recover"],
         idle_pause_s=options["idle_pause_s"],
         idle_suspend_s=options["idle_suspend_s"],
+        wake_on_data=options["wake_on_data"],
     )
 
 
@@ -144,7 +150,8 @@ def lease_left(info: SandboxInfo) -> str:
 def lease_shown(info: SandboxInfo) -> str:
     """Describe when a sandbox's lease ends and what happens then."""
     how = info.lifecycle
-    woken = "" if how.auto_resume else "; only `atoll resume` wakes it"
+    woken = "; data wakes it too" if how.wake_on_data else ""
+    woken = woken if how.auto_resume else "; only `atoll resume` wakes it"
     if info.ends_at is not None:
         return f"until {moment(info.ends_at)}, then {how.on_timeout}{woken}"
     if how.timeout_s is not None and info.state in ("suspended", "crashed"):

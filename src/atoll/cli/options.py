@@ -12,6 +12,7 @@ from atoll.cli.lifecycle import Length
 from atoll.cli.limits import limit_options
 from atoll.cli.network import NetworkParameter
 from atoll.errors import AtollError
+from atoll.types import VolumeMount
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,16 +30,17 @@ def split_pairs(
     return tuple(split)
 
 
-def split_mounts(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, str]:
-    """Split each VOLUME:/PATH, and return the volumes by path."""
-    mounts: dict[str, str] = {}
+def split_mounts(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, VolumeMount]:
+    """Split each VOLUME:/PATH or VOLUME:/PATH:ro, and return the mounts by path."""
+    mounts: dict[str, VolumeMount] = {}
     for value in values:
-        name, colon, path = value.partition(":")
-        if not name or not colon or not path.startswith("/"):
-            raise click.BadParameter(f"{value!r} is not VOLUME:/PATH", ctx, param)
+        name, _, place = value.partition(":")
+        path = place[:-3] if place.endswith((":ro", ":rw")) else place
+        if not name or not path.startswith("/"):
+            raise click.BadParameter(f"{value!r} is not VOLUME:/PATH or VOLUME:/PATH:ro", ctx, param)
         if path in mounts:
             raise click.BadParameter(f"two volumes are given for {path}", ctx, param)
-        mounts[path] = name
+        mounts[path] = VolumeMount(name, read_only=place.endswith(":ro"))
     return mounts
 
 
@@ -139,10 +141,10 @@ def spec_options(command: F) -> F:
         click.option(
             "--volume",
             "volumes",
-            metavar="VOLUME:/PATH",
+            metavar="VOLUME:/PATH[:ro]",
             multiple=True,
             callback=split_mounts,
-            help="Mount a volume at this path; repeatable.",
+            help="Mount a volume at this path, read-only with :ro; repeatable.",
         ),
         click.option(
             "--ports",

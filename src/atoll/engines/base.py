@@ -22,14 +22,16 @@ class MachineEndedError(EngineError):
 
 
 class Bind(msgspec.Struct, frozen=True, kw_only=True):
-    """A directory of the host that appears in the guest: read-only, or ``shared`` with others that change it.
+    """A directory of the host that appears in the guest, and may be ``shared`` with others that change it.
 
-    A shared directory may change while the guest sleeps, and the restore still succeeds. If an open file is
-    gone by then, or is a different file, every operation on it fails with ESTALE.
+    Read-only means that the host refuses every write through it, whatever the guest's kernel does. A shared
+    directory may change while the guest sleeps, and the restore still succeeds. If an open file is gone by
+    then, or is a different file, every operation on it fails with ESTALE.
     """
 
     source: str
     target: str
+    read_only: bool = True
     shared: bool = False
 
 
@@ -45,11 +47,18 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
     ``netns`` is a path that can be opened and entered. ``argv`` is process 1.
 
     ``checkpoint`` is a directory that an earlier ``Machine.checkpoint`` of the same engine version filled, or
-    None to boot. With a checkpoint, ``binds`` must have the same targets as before. The engine soon reads the
-    memory that a restored guest has not touched. With ``read_ahead`` False only the next checkpoint reads it:
-    such machines share it, and the checkpoint's bytes stay on the disk until these machines have ended, even
-    if it is erased. ``being_written`` means that the original machine still writes the checkpoint's memory
+    None to boot. With a checkpoint, ``binds`` must differ from those before in their sources only. The engine
+    soon reads the memory that a restored guest has not touched, or with ``earlier_pages`` what it may touch
+    soon. With ``read_ahead`` False only the next checkpoint reads it: such machines share it, and the
+    checkpoint's bytes stay on the disk until these machines have ended, even if it is erased.
+    ``being_written`` means that the original machine still writes the checkpoint's memory
     (see ``LazyMemory.written``): the restored guest waits for pages that are missing.
+
+    ``earlier_pages`` is a directory for the files of earlier checkpoints to which later ones may refer, so
+    that memory that has not changed is not written again, and what has not been read is not read for it. The
+    engine makes it, on the file system of the checkpoints; the caller erases it after the machine's end. A
+    checkpoint has links to these files, so it stays whole whatever happens to the others. With None each
+    checkpoint holds all of the memory.
 
     The engine enforces as many of ``limits`` as the host allows; a limit of None is no limit. ``growth`` is
     how much may be added to the disk until ``DiskBudget.limit_growth`` sets it again. None takes the value from
@@ -72,6 +81,7 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     growth: DiskGrowth | None = None
     keep_free_percent: int = 0
+    earlier_pages: Path | None = None
 
 
 class PrestartPlan(msgspec.Struct, frozen=True, kw_only=True):

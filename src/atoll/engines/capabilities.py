@@ -98,8 +98,13 @@ class LazyMemory(Protocol):
     Only the plans of such machines may say ``being_written``. Others ignore ``read_ahead``.
     """
 
-    async def prepare(self, into: Path | None = None, *, room: Path | None = None) -> None:
+    async def prepare(
+        self, into: Path | None = None, *, room: Path | None = None, read: bool = False
+    ) -> None:
         """Make the next checkpoint shorter: read the memory that a restore left in its file.
+
+        A machine with ``MachinePlan.earlier_pages`` leaves it there, unless ``read`` asks for it: then
+        ``memory_bytes`` counts it, as a checkpoint into memory needs.
 
         Call it while the guest runs. With ``into``, an empty directory, memory is also written there. The
         caller must then pause the machine soon and make that checkpoint into the same directory. ``resume``

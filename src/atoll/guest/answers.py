@@ -67,14 +67,26 @@ class AgentStats(msgspec.Struct, frozen=True, kw_only=True):
     """What is running in the guest, without the agent.
 
     ``waiting`` counts the commands for whose end a client waits. ``keep_awake_s`` is for how long a program
-    inside wants the sandbox to stay awake.
+    inside wants the sandbox to stay awake, and ``wake_at`` when it is to wake if it sleeps then, in Unix
+    seconds; 0 is never.
     """
 
     processes: _Count
     waiting: _Count = 0
     keep_awake_s: Annotated[float, Meta(ge=0)] = 0.0
+    wake_at: Annotated[float, Meta(ge=0)] = 0.0
     memory_bytes: _Count = 0
     generation: _Count = 0
+
+
+class LastWords(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent says before a suspend: when the sandbox is to wake, in Unix seconds; 0 is never.
+
+    ``hooks`` is how many hooks there are to run before.
+    """
+
+    hooks: _Count = 0
+    wake_at: Annotated[float, Meta(ge=0)] = 0.0
 
 
 class SearchEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,7 +153,8 @@ def error_from(status: int, body: bytes) -> AtollError:
     except AgentError:
         told = _ErrorBody()
     if _is_unknown(status, told):
-        return errors.UnsupportedError(_OLDER, hint=_OLDER_HINT)
+        # In the agent's words too: one whose memory is damaged would answer the same.
+        return errors.UnsupportedError(f"{_OLDER}: {told.message[:_MESSAGE_CHARS]}", hint=_OLDER_HINT)
     message = told.message[:_MESSAGE_CHARS] or f"the guest agent answered with status {status}"
     kind = _CLASS_OF.get(told.code, AgentError)
     return kind(message, hint=_HINT_OF.get(told.code))
@@ -185,6 +198,11 @@ def time_from(body: bytes) -> int:
 def stats_from(body: bytes) -> AgentStats:
     """Read what is running in the guest."""
     return decoded(body, AgentStats)
+
+
+def last_words_from(body: bytes) -> LastWords:
+    """Read what the agent says before a suspend."""
+    return decoded(body, LastWords)
 
 
 def processes_from(body: bytes) -> list[ProcessInfo]:

@@ -104,6 +104,14 @@ def flush() -> GuestRequest:
     return GuestRequest("POST", "/atoll/flush")
 
 
+def before_suspend(*, hooks: bool = False) -> GuestRequest:
+    """Announce a suspend, and ask when the sandbox is to wake.
+
+    With ``hooks``, the guest's hooks run first.
+    """
+    return GuestRequest("POST", _query("/atoll/before-suspend", hooks="true" if hooks else None))
+
+
 def start_process(program: Program, *, patience_ms: int = 0) -> GuestRequest:
     """Start a program; the answer is its stream of frames.
 

@@ -38,10 +38,10 @@ def children_by_parent() -> dict[int, list[int]]:
     return children
 
 
-def _stat(pid: int) -> list[bytes] | None:
-    """Return the fields of a process's ``stat`` from its state on; None if there is no such process."""
+def _stat(pid: int, thread: str | None = None) -> list[bytes] | None:
+    """Return the fields of a process's or thread's ``stat`` from its state on; None if there is no such one."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_bytes()
+        text = Path(f"/proc/{pid}/task/{thread}/stat" if thread else f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
     # The second field is the program's name and may contain spaces and brackets.
@@ -85,6 +85,22 @@ def kill_process(pid: int, started_ticks: int, *, timeout_s: float = 10) -> bool
 def stop_process(pid: int, started_ticks: int) -> bool:
     """Stop exactly this process until ``continue_process``, by a signal. Returns whether it still runs."""
     return _signal(pid, started_ticks, signal.SIGSTOP)
+
+
+def stands_still(pid: int, *, held: bool = False) -> bool:
+    """Whether every thread of a process is stopped, or has ended.
+
+    Args:
+        held: Whether a thread counts that the host's kernel holds and that no signal reaches. It may still be
+            starting a process, unless that takes long: then it waits for one that it has started (vfork).
+    """
+    still = b"TtZX" + (b"D" if held else b"")
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return True
+    found = [_stat(pid, thread) for thread in threads]
+    return all(fields is None or fields[0] in still for fields in found)
 
 
 def continue_process(pid: int, started_ticks: int) -> bool:

@@ -14,6 +14,7 @@ from atoll.network.flows import Flow
 from atoll.network.inspection import EdgeProgram, Grant, Inspection
 from atoll.network.link import Link
 from atoll.network.links import SHORTAGES, Links
+from atoll.network.pace import Pace
 from atoll.network.shaping import can_shape
 from atoll.network.uplink import OpenUplink
 
@@ -33,6 +34,7 @@ __all__ = [
     "Link",
     "Links",
     "OpenUplink",
+    "Pace",
     "can_shape",
     "cut",
     "pins_of",

@@ -8,9 +8,11 @@ import socket
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from atoll.network.egress import Destination, Through
+from atoll.network.egress import Destination, Egress, Through
 from atoll.network.flows import Flow
+from atoll.network.handshake import ProxyError
 from atoll.network.splice import tune
+from atoll.policy import Verdict, sandbox_ref
 
 CONNECT_TIMEOUT_S = 10.0
 
@@ -46,7 +48,54 @@ class Connection:
     is_broken: bool = False
 
 
-async def connect(address: str, port: int) -> socket.socket:
+async def connect(
+    egress: Egress, connection: Connection, address: str | None, verdict: Verdict
+) -> socket.socket:
+    """Connect to where a connection leads: to another sandbox, through a proxy, or from the host.
+
+    The caller owns the socket.
+
+    Args:
+        egress: The guest's, which is told why a sandbox or a proxy refuses.
+        connection: The connection.
+        address: What its name has been resolved to; None if a proxy resolves it.
+        verdict: Why it may be made.
+
+    Raises:
+        OSError: Nothing answers there, or the sandbox or the proxy refuses.
+        TimeoutError: Nothing answered in time.
+    """
+    destination = connection.destination
+    if (ref := sandbox_ref(destination.name or "")) is not None:
+        return await _to_sandbox(egress, ref, destination, verdict)
+    if connection.via is None:
+        return await _from_host(address or "", destination.port)
+    try:
+        return await egress.connect_through(connection.via, destination)
+    except ProxyError as error:
+        why = "the upstream proxy does not connect"
+        _note(egress, destination, verdict, f"{why}: {error}")
+        # The guest may read this, and need not know where the proxy is.
+        raise ConnectionError(why) from None
+
+
+async def _to_sandbox(egress: Egress, ref: str, destination: Destination, verdict: Verdict) -> socket.socket:
+    try:
+        sandbox = await egress.reach(ref, destination.port)
+    except OSError as error:
+        why = "the sandbox is not reached"
+        _note(egress, destination, verdict, f"{why}: {error}")
+        # The guest may read this, and need not know of another one's state.
+        raise ConnectionError(why) from None
+    tune(sandbox)
+    return sandbox
+
+
+def _note(egress: Egress, destination: Destination, verdict: Verdict, reason: str) -> None:
+    egress.note(Verdict("deny", verdict.rule, reason=reason), destination.host, destination.port, "tcp")
+
+
+async def _from_host(address: str, port: int) -> socket.socket:
     """Connect from the host. The caller owns the socket.
 
     Raises:

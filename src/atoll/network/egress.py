@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -13,14 +13,22 @@ import msgspec
 from atoll.network.names import NameTable, is_synthetic
 from atoll.network.resolver import ResolveError, Resolver
 from atoll.network.upstream import PROXY_TIMEOUT_S, connect_through
-from atoll.policy import BoundedJudge, Canaries, Judge, Verdict, closed, plain
-from atoll.types import HOST_NAME, Action, EgressDecision, Policy, Scheme, UpstreamProxy
+from atoll.policy import BoundedJudge, Canaries, Judge, Verdict, closed, is_internal, plain
+from atoll.types import Action, EgressDecision, Policy, Scheme, UpstreamProxy
 
 LOOPBACK = "127.0.0.1"
 _NO_NAME = Verdict("deny", reason="the address stands for no name: resolve the name again")
 _UNRESOLVED = Verdict("deny", reason="a proxy connected to it, and the policy has none for it now")
 _ALLOWED = Verdict("allow")
 _NOTHING = Judge(Policy())
+
+
+Reach = Callable[[str, int], Awaitable[socket.socket]]
+"""Connects to a port of another sandbox, by its name or id. The caller owns the socket.
+
+It raises PermissionError if there is none that the guest may reach, or not at this port, and OSError if nothing
+answers.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +72,7 @@ class Outside:
 
 
 class Egress:
-    """The egress of one guest: its policy, and the names that it knows.
+    """The egress of one guest: its policy, and the names that it knows. ``reach`` connects it to other sandboxes.
 
     Args:
         names: The guest's names.
@@ -80,6 +88,7 @@ class Egress:
         self.canaries = Canaries()
         self.told: Callable[[EgressDecision], None] = _forget
         self.unplug: Callable[[str], None] = _forget
+        self.reach: Reach = _no_sandbox
 
     @property
     def judge(self) -> Judge | BoundedJudge | None:
@@ -155,8 +164,10 @@ class Egress:
         if self.judge is not None and self.judge.proxied(name):
             return self.judge.connection(name, None, destination.port), None
         if self.judge is None:  # the policy was changed since the name was asked for
+            if is_internal(name):
+                return Verdict("deny", reason=f"no rule exposes {name}"), destination.address
             return await self._public(name)
-        if name == HOST_NAME:
+        if is_internal(name):
             return self.judge.connection(name, LOOPBACK, destination.port), LOOPBACK
         try:
             addresses = await self._outside.resolver.addresses(name)
@@ -239,7 +250,7 @@ class Egress:
         if self.judge is None:
             return self._internet(address)
         verdict = self.judge.connection(name, address, port)
-        if verdict.action in ("deny", "unplug") or name == HOST_NAME or self.judge.opens(verdict):
+        if verdict.action in ("deny", "unplug") or is_internal(name) or self.judge.opens(verdict):
             return verdict
         if self._outside.is_own(address):
             return Verdict("deny", verdict.rule, reason=f"{address} is this host")
@@ -263,3 +274,7 @@ def is_this_host(address: str) -> bool:
 
 def _forget(_: object) -> None:
     return None
+
+
+async def _no_sandbox(ref: str, port: int) -> socket.socket:
+    raise PermissionError(f"port {port} of the sandbox {ref} is not reached from here")

@@ -110,17 +110,19 @@ class Dialled:
         self._ports = set()
 
 
-def unanswered_s(kernel: NetlinkSocket) -> float | None:
+def unanswered_s(kernel: NetlinkSocket, *, relayed: bool = True) -> float | None:
     """Return how long ago the newest question was asked that has no answer yet; None if there is none.
 
     It is what one side of a connection sent after the other side's last data: the client's of a dialled
-    connection, and the guest's of one to the outside. ``kernel`` was opened in the edge.
+    connection, and the guest's of one to the outside. ``relayed=False`` leaves out those of the relay.
+    ``kernel`` was opened in the edge.
 
     Raises:
         OSError: The kernel cannot list connections.
     """
     request = Message(_DIAG_BY_FAMILY, DUMP, _request(_HELD, bytes(_ID_BYTES), _WITH_INFO))
-    ages = [age for body in kernel.ask(request) if (age := _unanswered_ms(body)) is not None]
+    bodies = [body for body in kernel.ask(request) if relayed or _ports(body)[0] != RELAY_PORT]
+    ages = [age for body in bodies if (age := _unanswered_ms(body)) is not None]
     return min(ages) / 1000 if ages else None
 
 

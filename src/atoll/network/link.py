@@ -29,8 +29,9 @@ _CHALLENGE_PAUSES_S = (0.1, 0.6, 1.0, 3.0)
 class Link(Cable):
     """One sandbox's link. Only ``Links`` makes it. Its namespaces outlive this process until ``aclose``.
 
-    ``egress`` decides what its guest reaches, and knows the names that the guest has asked for. ``was_cut``
-    says that an earlier supervisor, or somebody in its place, has cut the link.
+    ``egress`` decides what its guest reaches, and knows the names that the guest has asked for. While the
+    guest is suspended, ``data_watch`` notices what comes for it. ``was_cut`` says that an earlier supervisor,
+    or somebody in its place, has cut the link.
 
     Args:
         link_id: Names its two pins.
@@ -59,6 +60,7 @@ class Link(Cable):
         self._dialled = Dialled(sockets.diag, known=not adopted)
         self.egress = Egress(NameTable(pins.names), outside)
         self._relay = Relay(sockets.relay, self.egress)
+        self.data_watch = self._relay.data_watch
         named = NamedAnswers(self.egress, outside.resolver)
         self._forwarder = NameForwarder(sockets.dns, sockets.dns_stream, nameservers, named)
         self._ready = list(sockets.ready)
@@ -186,13 +188,16 @@ class Link(Cable):
         """
         return self._relay.flows() + await asyncio.to_thread(edge.dialled_flows, self._pins)
 
-    def unanswered_s(self) -> float | None:
+    def unanswered_s(self, *, by_guest: bool = True) -> float | None:
         """Return how long ago a client or the guest asked what has not been answered; None if nothing.
+
+        Args:
+            by_guest: Whether what the guest asked counts, even if all of it has got out.
 
         Raises:
             OSError: The kernel cannot list connections, or the link is closed.
         """
-        return unanswered_s(self._diag)
+        return unanswered_s(self._diag, relayed=by_guest or self._relay.owes_servers)
 
     async def reset_connections(self, gone: Iterable[Flow] = ()) -> None:
         """Reset every TCP connection between the guest and the outside.

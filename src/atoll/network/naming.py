@@ -22,8 +22,7 @@ import dns.rrset
 from atoll.network.egress import Egress
 from atoll.network.names import SYNTHETIC
 from atoll.network.resolver import ResolveError, Resolver
-from atoll.policy import Verdict, plain_host
-from atoll.types import HOST_NAME
+from atoll.policy import Verdict, is_internal, plain_host
 
 _TTL_S = 60
 # What a guest may learn about an allowed name beside its address. Answers are the nameserver's own.
@@ -125,7 +124,7 @@ class NamedAnswers:
 
     def _may_resolve(self, name: str) -> bool:
         # A proxy resolves its names itself, and nobody else is to learn them.
-        return name != HOST_NAME and self._egress.may_resolve(name)
+        return not is_internal(name) and self._egress.may_resolve(name)
 
     def _reverse(self, reply: dns.message.Message, question: dns.rrset.RRset) -> dns.message.Message:
         labels = question.name.relativize(_REVERSE).labels

@@ -84,6 +84,19 @@ class Pump:
         else:
             self._loop.remove_reader(self._source_fd)
 
+    def push(self) -> bool:
+        """Move one piece although it is stopped. Returns whether all of it has gone on; the end never does so."""
+        if self._running or self._done or self._rest:
+            return False
+        try:
+            count = self._source.recv_into(_buffer, self._room.piece(_BUFFER_BYTES))
+            sent = self._send(_buffer[:count])
+        except OSError:  # it is told when it starts again
+            return False
+        self._moved |= count > 0
+        self._keep(bytes(_buffer[sent:count]))
+        return 0 < count == sent
+
     def _on_readable(self) -> None:
         try:
             for _ in range(_TURNS):

@@ -11,10 +11,10 @@ from typing import Protocol
 
 from atoll.network.acceptor import Acceptor
 from atoll.network.connection import Connection, Kept, connect
+from atoll.network.data_watch import DataWatch
 from atoll.network.egress import Egress
 from atoll.network.flows import Flow
 from atoll.network.gate import Gate, Passage
-from atoll.network.handshake import ProxyError
 from atoll.network.pace import Pace
 from atoll.network.room import Room
 from atoll.network.splice import Splice, tune
@@ -52,7 +52,7 @@ class Relay:
     """The relay of one sandbox. A connection's listener tells which sandbox it is from.
 
     It never ends a connection by itself, because a guest may be suspended for days. A connection that it
-    gives up is reset.
+    gives up is reset. ``data_watch`` notices what comes on connections that are held.
 
     Args:
         listener: The socket in the edge that gets all TCP of the guest; the relay owns it from now on.
@@ -63,6 +63,7 @@ class Relay:
         self.inspector: Inspector | None = None
         self._egress = egress
         self._splices: dict[Splice, Connection] = {}
+        self.data_watch = DataWatch(self._splices, self._may_live)
         self._connecting: dict[asyncio.Task[Splice], Connection] = {}
         self._held = self._probing = False
         self._refused: dict[socket.socket, Flow | None] = {}
@@ -87,6 +88,11 @@ class Relay:
         if not all(splice.is_over for splice in self._splices):
             return None
         return len(self._refused) + sum(not splice.guest_is_gone for splice in self._splices)
+
+    @property
+    def owes_servers(self) -> bool:
+        """Whether something that the guest has sent, or a connection that it wants, has not got out yet."""
+        return bool(self._connecting) or any(splice.owes_remote() for splice in self._splices)
 
     def probe(self) -> None:
         """Ask the servers until ``release`` whether they still know the connections, see ``Splice.probe``."""
@@ -113,7 +119,7 @@ class Relay:
             raise PermissionError("the name leads elsewhere now, where other rules decide")
         if self._egress.proxy_for(connection.destination) != connection.via:
             raise PermissionError("the policy has another proxy for it now")
-        return await self._connect(connection, address, verdict)
+        return await connect(self._egress, connection, address, verdict)
 
     def reset_inspected(self) -> None:
         """Reset the connections that pass through the edge. A held relay does so at release."""
@@ -146,10 +152,12 @@ class Relay:
         self._held = True
         for splice in self._splices:
             splice.hold()
+        self.data_watch.hold()
 
     def release(self) -> None:
         """Undo ``hold``."""
         self._held = False
+        self.data_watch.release()
         self._close_refused()
         # Not when the policy was set: a sleeping guest does not receive a reset.
         self.judge_again()
@@ -230,7 +238,7 @@ class Relay:
             return await self._inspect(guest, connection, _kept_by(verdict))
         if verdict.action != "allow":
             raise _RefusedError(verdict)
-        remote = await self._connect(connection, connection.address, verdict)
+        remote = await connect(self._egress, connection, connection.address, verdict)
         splice = self._splice(guest, remote)
         if destination.name is not None and self._egress.looks_into(destination.name):
             gate = Gate(
@@ -238,19 +246,6 @@ class Relay:
             )
             splice.close_gate(gate)
         return splice
-
-    async def _connect(self, connection: Connection, address: str | None, verdict: Verdict) -> socket.socket:
-        destination = connection.destination
-        if connection.via is None:
-            return await connect(address or "", destination.port)
-        try:
-            return await self._egress.connect_through(connection.via, destination)
-        except ProxyError as error:
-            why = "the upstream proxy does not connect"
-            failed = Verdict("deny", verdict.rule, reason=f"{why}: {error}")
-            self._egress.note(failed, destination.host, destination.port, "tcp")
-            # The guest may read this, and need not know where the proxy is.
-            raise ConnectionError(why) from None
 
     def _splice(self, guest: socket.socket, remote: socket.socket) -> Splice:
         splice = Splice(guest, remote, self._room, lambda: self._forget(splice))
@@ -293,7 +288,9 @@ class Relay:
         if connection is None:
             return splice.reset()
         self._splices[splice] = connection
-        if not self._held:
+        if self._held:
+            self.data_watch.add(splice)
+        else:
             splice.start()
         return None
 
@@ -336,6 +333,7 @@ class Relay:
         self._refused.clear()
 
     def _forget(self, splice: Splice) -> None:
+        self.data_watch.forget(splice)
         self._splices.pop(splice, None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import select
@@ -18,6 +19,8 @@ _TCP_RTO_MAX_MS = 44
 _LONG_MS = 0x7FFFFFFF
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _FLUSH_ON_CLOSE = struct.pack("ii", 0, 0)
+# Of ``tcp_info``: the milliseconds since data was sent.
+_SENT_MS = struct.Struct("=44xI")
 # Often enough that a host between the two does not forget the connection.
 _PROBE_S = 60
 
@@ -55,6 +58,7 @@ class Splice:
         self._ended = ended
         self._open = 2
         self._gate: Gate | None = None
+        self._watched = False
         self._pumps = (Pump(guest, remote, room, self._on_end), Pump(remote, guest, room, self._on_end))
 
     def close_gate(self, gate: Gate) -> None:
@@ -143,6 +147,48 @@ class Splice:
         """Whether the kernel has given up the guest's end."""
         return self._open <= 0 or _has_failed(self._ends[0])
 
+    def owes_guest(self, *, within_ms: int = 0) -> bool:
+        """Whether something from the remote side has not reached the guest, or only in the last ``within_ms``."""
+        guest, to_guest = self._ends[0], self._pumps[1]
+        # The end of the stream counts as one byte.
+        if to_guest.holds_bytes or _unacknowledged_bytes(guest) > to_guest.done:
+            return True
+        (sent_ms,) = _SENT_MS.unpack(guest.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _SENT_MS.size))
+        return bool(sent_ms < within_ms)
+
+    def owes_remote(self) -> bool:
+        """Whether something from the guest waits here. What a held connection can send out is sent first."""
+        if self._open <= 0:
+            return False
+        guest, remote = self._ends
+        from_guest = self._pumps[0]
+        if self._gate is None and not _has_failed(remote):
+            while _unread_bytes(guest) and from_guest.push():
+                pass
+        return from_guest.holds_bytes or _unread_bytes(guest) > 0
+
+    @property
+    def remote_has_ended(self) -> bool:
+        """Whether nothing more can come from the remote side."""
+        return self._open <= 0 or _events(self._ends[1], select.POLLRDHUP) != 0
+
+    def watch(self, readable: Callable[[], None] | None) -> None:
+        """Call this whenever something can be read from the remote side of a held connection. None ends that."""
+        loop = asyncio.get_running_loop()
+        if readable is not None:
+            loop.add_reader(self._ends[1], readable)
+        elif self._watched:
+            loop.remove_reader(self._ends[1])
+        self._watched = readable is not None
+
+    def peek(self, most: int) -> bytes:
+        """Return what can be read from the remote side of a held connection, which leaves it there."""
+        # An error that is only read here would be no reset any more for the guest.
+        if self._open > 0 and _unread_bytes(self._ends[1]):
+            with contextlib.suppress(BlockingIOError):
+                return self._ends[1].recv(most, socket.MSG_PEEK)
+        return b""
+
     def _on_end(self, error: OSError | None) -> None:
         if error is not None:
             return self.reset()
@@ -155,17 +201,30 @@ class Splice:
 
     def _close(self) -> None:
         self.hold()
+        self.watch(None)
         for end in self._ends:
             end.close()
         self._ended()
 
 
 def _has_failed(end: socket.socket) -> bool:
+    return bool(_events(end, 0) & select.POLLERR)
+
+
+def _events(end: socket.socket, wanted: int) -> int:
     poll = select.poll()
-    poll.register(end, 0)
-    return any(events & select.POLLERR for _, events in poll.poll(0))
+    poll.register(end, wanted)
+    return next((events for _, events in poll.poll(0)), 0)
 
 
 def _unread_bytes(end: socket.socket) -> int:
-    (count,) = struct.unpack("i", fcntl.ioctl(end, termios.FIONREAD, bytes(4)))
+    return _count(end, termios.FIONREAD)
+
+
+def _unacknowledged_bytes(end: socket.socket) -> int:
+    return _count(end, termios.TIOCOUTQ)
+
+
+def _count(end: socket.socket, what: int) -> int:
+    (count,) = struct.unpack("i", fcntl.ioctl(end, what, bytes(4)))
     return int(count)

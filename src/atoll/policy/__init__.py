@@ -4,6 +4,7 @@ from atoll.policy.canaries import Canaries
 from atoll.policy.ceiling import EVERYTHING, BoundedJudge, ceiling_of, check_ceiling
 from atoll.policy.check import check_policy
 from atoll.policy.hosts import matches_host, plain_host, plain_pattern
+from atoll.policy.internal import is_internal, sandbox_ref, without_own
 from atoll.policy.judge import Judge, Verdict, rule_name
 from atoll.policy.presets import policy_of
 from atoll.policy.proxies import (
@@ -36,6 +37,7 @@ __all__ = [
     "check_ceiling",
     "check_policy",
     "closed",
+    "is_internal",
     "is_sealed",
     "login_of",
     "masked",
@@ -49,10 +51,12 @@ __all__ = [
     "policy_of",
     "proxy_address",
     "rule_name",
+    "sandbox_ref",
     "schema",
     "shadowed",
     "suggest",
     "to_toml",
     "with_password",
     "within",
+    "without_own",
 ]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from atoll.errors import InvalidSpecError
 from atoll.policy.hosts import ANY, plain_host, plain_pattern
+from atoll.policy.internal import is_internal
 from atoll.policy.judge import rule_name
 from atoll.policy.masks import Names
 from atoll.policy.ports import port_ranges
@@ -22,7 +23,7 @@ from atoll.policy.ranges import (
     touches_closed,
 )
 from atoll.policy.shadow import shadowed
-from atoll.types import HOST_NAME, Inject, Policy, RateLimit, Rule, UpstreamProxy
+from atoll.types import Inject, Policy, RateLimit, Rule, UpstreamProxy
 
 MOST_RULES = 1000
 MOST_PATTERNS = 1000
@@ -281,7 +282,7 @@ def _place_faults(host: str, addresses: tuple[str, ...]) -> Iterator[Fault]:
         why = closed(plain(host))
         if why is not None and not within(host, addresses):
             yield Fault(f"the proxy is at {host}, which is {why}", f'open it with addresses = ["{host}"]')
-    elif host == HOST_NAME or is_loopback_name(host):
+    elif is_internal(host) or is_loopback_name(host):
         yield Fault(
             f"the proxy is at {host}, which has no address here",
             'give 127.0.0.1, and addresses = ["127.0.0.1"]',

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from atoll.policy.hosts import plain_host
+from atoll.policy.internal import is_internal
 from atoll.policy.masks import Mask, Names, RuleIndex, mask_of, members
 from atoll.policy.ports import LAST_PORT
 from atoll.policy.proxies import is_loopback_name, local_name, proxied
@@ -75,7 +76,7 @@ class Judge:
             return Verdict("deny", reason=f"{name[:80]!r} is no host name")
         index = self._index
         named = index.named(text)
-        hard = _THIS_HOST if text == HOST_NAME else ""
+        hard = _shut(text) if is_internal(text) else ""
         if self.proxied(text):
             why_local = local_name(text)
             named = index.unresolved(text, local=why_local is not None)
@@ -105,7 +106,7 @@ class Judge:
 
     def looks_into(self, name: str) -> bool:
         """Whether a connection to this plain name must show that it asks for that name, and no other one."""
-        return not self._observes and name != HOST_NAME and not self._passed.of(name)
+        return not self._observes and not is_internal(name) and not self._passed.of(name)
 
     def proxied(self, name: str | None) -> bool:
         """Whether a proxy connects to this plain name; None is an address for which there is no name."""
@@ -136,10 +137,10 @@ class Judge:
             parsed = plain(address)
         except ValueError:
             return Verdict("deny", reason=f"{address[:80]!r} is no address to connect to")
-        if text == HOST_NAME and not parsed.is_loopback:
-            return Verdict("deny", reason=f"{address} is no address of {HOST_NAME}")
+        if is_internal(text) and not parsed.is_loopback:
+            return Verdict("deny", reason=f"{address} is no address of {text}")
         why_closed = closed(parsed)
-        is_open = why_closed is None or text == HOST_NAME
+        is_open = why_closed is None or is_internal(text)
         index = self._index
         found = index.named(text) & index.at_ports(port, port) & index.at_address(parsed, closed=not is_open)
         if text is not None and self._passed.of(text):
@@ -180,7 +181,9 @@ class Judge:
         return Verdict("allow" if self._observes else "deny", rule, reason=reason, observed=self._observes)
 
 
-_THIS_HOST = "no rule exposes a port of this host"
+def _shut(name: str) -> str:
+    """Why an internal name is unknown that no rule has."""
+    return f"no rule exposes a port of {'this host' if name == HOST_NAME else name}"
 
 
 def _until(found: Mask, ends: Mask) -> Mask:

@@ -10,9 +10,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 from atoll.policy.hosts import ANY, plain_pattern, suffixes
+from atoll.policy.internal import is_internal, sandbox_ref
 from atoll.policy.ports import EVERY_PORT, LAST_PORT, WEB_PORTS, Ports, port_ranges
 from atoll.policy.ranges import Address, Network, network_of, never_open, only_closed, touches_closed
-from atoll.types import HOST_NAME, Rule
+from atoll.types import SANDBOX_DOMAIN, Rule
 
 Mask = int
 """A set of rules by their index."""
@@ -60,6 +61,10 @@ class Names:
     def exactly(self, name: str) -> Mask:
         """The rules that have this plain name itself."""
         return self._exact.get(name, 0)
+
+    def exposing(self, name: str) -> Mask:
+        """The rules that have this internal name itself, or the pattern of every sandbox's name if it is one."""
+        return self.exactly(name) | (self._below.get(SANDBOX_DOMAIN, 0) if sandbox_ref(name) else 0)
 
     def specifically(self, name: str) -> Mask:
         """The rules that have this plain name, or what it is below, and not just ``*``."""
@@ -152,14 +157,14 @@ class RuleIndex:
         if name is None:
             return self.unnamed
         found = self.unnamed | self._names.of(name)
-        return self._only_exact(found) if name == HOST_NAME else found
+        return self._only_exposing(found, name) if is_internal(name) else found
 
     def covering_names(self, pattern: str | None) -> Mask:
         """The rules whose hosts have every name of a plain pattern; None is every destination, named or not."""
         if pattern is None:
             return self.unnamed
         found = self.unnamed | self._names.covering(pattern)
-        return self._only_exact(found) if pattern == HOST_NAME else found
+        return self._only_exposing(found, pattern) if is_internal(pattern) else found
 
     def at_ports(self, first: int, last: int) -> Mask:
         """The rules that have all of these ports."""
@@ -190,9 +195,9 @@ class RuleIndex:
         """The rules that have all ports."""
         return self._ports.through(1, LAST_PORT)
 
-    def _only_exact(self, found: Mask) -> Mask:
-        # A pattern never opens the host's own ports, but it may well shut them.
-        return (found & ~self.allows) | self._names.exactly(HOST_NAME)
+    def _only_exposing(self, found: Mask, name: str) -> Mask:
+        # A wider pattern never opens ports of the host or of a sandbox, but it may well shut them.
+        return (found & ~self.allows) | self._names.exposing(name)
 
     def _add_range(self, network: Network, mask: Mask) -> None:
         self._public.add(network, mask)

@@ -11,9 +11,10 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from atoll.policy.hosts import matches_host, plain_host, plain_pattern
+from atoll.policy.internal import is_internal
 from atoll.policy.ports import LAST_PORT
 from atoll.policy.ranges import network_of, plain
-from atoll.types import HOST_NAME, EgressPolicy, Policy, UpstreamProxy
+from atoll.types import EgressPolicy, Policy, UpstreamProxy
 
 LONGEST_WORD_BYTES = 255
 SEALED = "atoll-sealed."
@@ -90,7 +91,7 @@ def masked(network: EgressPolicy) -> EgressPolicy:
 
 def proxied(proxy: UpstreamProxy | None, name: str | None) -> bool:
     """Whether a plain name, or an address for which there is none, is reached through a proxy."""
-    if proxy is None or name == HOST_NAME:
+    if proxy is None or is_internal(name):
         return False
     if not proxy.hosts:
         return True

@@ -260,6 +260,13 @@ class VolumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     name: str
     team: str | None = None
+    quota_mib: int | None = None
+
+
+class VolumeQuotaRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``PUT /v1/volumes/REF/quota``; None is no quota."""
+
+    quota_mib: int | None
 
 
 class AttributesRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

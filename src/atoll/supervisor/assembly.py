@@ -20,6 +20,7 @@ from atoll.supervisor.lifecycle.crash_checkpoint import CrashCheckpoints
 from atoll.supervisor.lifecycle.crashes import Crashes
 from atoll.supervisor.lifecycle.egress_control import EgressControl
 from atoll.supervisor.lifecycle.guest_memory import GuestMemory
+from atoll.supervisor.lifecycle.home_hooks import HomeHooks
 from atoll.supervisor.lifecycle.image_release import ImageRelease
 from atoll.supervisor.lifecycle.run_plans import RunPlans
 from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
@@ -34,6 +35,7 @@ from atoll.supervisor.machines.machine_plans import MachinePlans
 from atoll.supervisor.machines.prestarted import PrestartedMachines
 from atoll.supervisor.machines.running_machines import RunningMachines
 from atoll.supervisor.monitors.cpu_latency import LatencyMonitor
+from atoll.supervisor.monitors.data_wakes import DataWakes
 from atoll.supervisor.monitors.history import History
 from atoll.supervisor.monitors.limits import LimitMonitor
 from atoll.supervisor.monitors.traffic import Traffic
@@ -72,6 +74,7 @@ from atoll.supervisor.tenants.proxy_passwords import ProxyPasswords
 from atoll.supervisor.tenants.quotas import TeamQuotas
 from atoll.supervisor.tenants.secrets import Secrets
 from atoll.supervisor.tenants.teams import Teams
+from atoll.supervisor.tenants.volume_quotas import VolumeQuotas
 
 if TYPE_CHECKING:
     from atoll.engines import Engine
@@ -231,6 +234,7 @@ class Tenants:
         self.proxy_passwords = ProxyPasswords(self.secrets.vault)
         self.image_release = ImageRelease(storage.images, machines.pool)
         self.disk_sizes = DiskSizes(state.registry, storage.volumes, state.paths, rooms.layers)
+        self.volume_quotas = VolumeQuotas(storage.volumes, state.paths, state.tasks)
         disks = TeamDiskUsage(
             state.registry,
             storage.volumes,
@@ -263,6 +267,9 @@ class Steps:
             registry=registry, quotas=quotas, layers=rooms.layers, tasks=tasks, unix_s=state.clock.unix_s
         )
         self.traffic = Traffic(tasks)
+        self.data_wakes = DataWakes(
+            registry=registry, tasks=tasks, boot_s=state.clock.boot_s, tell=state.journal.tell
+        )
         self.crashes = Crashes(registry, running_machines, tasks)
         self.attachment = Attachment(registry, [self.crashes, self.limit_monitor, self.history])
         self.plans = RunPlans(storage.images, paths, quotas)
@@ -277,7 +284,8 @@ class Steps:
             registries=rooms.registries,
         )
         self.turns = Turns()
-        self.sandbox_links = SandboxLinks(state.registry, paths, rooms.links, self.egress)
+        self.home_hooks = HomeHooks(paths.hooks, tasks)
+        self.sandbox_links = SandboxLinks(registry, paths, rooms.links, self.egress, self.data_wakes)
         self.guest_memory = GuestMemory(agents, machines.default_limits)
         self.crash_checkpoints = CrashCheckpoints(paths, storage.trash)
         self.suspend_checkpoints = SuspendCheckpoints(paths, storage.trash, rooms.layers, storage.checksums)

@@ -68,7 +68,8 @@ class Keeper:
         return may_leave(activity, now_s=self._clock(), idle_exit_s=self._idle_exit_s)
 
     async def until_idle(self) -> None:
-        """Return when the supervisor may exit."""
+        """Return when the supervisor may exit. Its own start does not count as idleness."""
+        self.note()
         pause_s = min(1.0, max(0.05, self._idle_exit_s / 10))
         while not self.may_leave():  # noqa: ASYNC110 - what it looks at has no event
             await asyncio.sleep(pause_s)

@@ -16,6 +16,7 @@ from atoll.supervisor.lifecycle.discard import Discards
 from atoll.supervisor.lifecycle.first_machine import FirstMachines
 from atoll.supervisor.lifecycle.fork import Forks
 from atoll.supervisor.lifecycle.kill import Kills
+from atoll.supervisor.lifecycle.last_words import Farewells
 from atoll.supervisor.lifecycle.pause import Pauses
 from atoll.supervisor.lifecycle.promote import Promotions
 from atoll.supervisor.lifecycle.relayer import Relayer
@@ -28,6 +29,8 @@ from atoll.supervisor.lifecycle.suspend import Suspends
 from atoll.supervisor.lifecycle.unplug import Unplugs
 from atoll.supervisor.lifecycle.wake import Wakes
 from atoll.supervisor.monitors.idleness import IdleMonitor
+from atoll.supervisor.monitors.recoveries import Recoveries
+from atoll.supervisor.monitors.wake_timers import WakeTimers
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.state.idleness import Tiers
 from atoll.supervisor.storage.fsck import Fsck
@@ -59,8 +62,8 @@ class Sleeps:
             sandbox_links=steps.sandbox_links,
             crashes=steps.crashes,
             pauses=self.pauses,
-            watcher=steps.traffic,
             power_off=self.power_off,
+            farewells=Farewells(steps.home_hooks, machines.agents, state.clock.unix_s, state.journal.tell),
             tasks=state.tasks,
         )
 
@@ -130,6 +133,7 @@ class Awakenings:
                 starts=self.starts,
             ),
             turns=steps.turns,
+            hooks=steps.home_hooks,
         )
 
 
@@ -179,6 +183,29 @@ def make_idle_monitor(
         agents=machines.agents,
         tasks=state.tasks,
         clock=state.clock,
+        tell=state.journal.tell,
+    )
+
+
+def make_recoveries(state: State, awakenings: Awakenings) -> Recoveries:
+    """Make what recovers crashed sandboxes without a use."""
+    return Recoveries(
+        registry=state.registry,
+        wakes=awakenings.wakes,
+        tasks=state.tasks,
+        boot_s=state.clock.boot_s,
+        is_drained=lambda: state.drain_gate.is_closed,
+    )
+
+
+def make_wake_timers(state: State, awakenings: Awakenings) -> WakeTimers:
+    """Make what wakes sandboxes at the times that they have left."""
+    return WakeTimers(
+        registry=state.registry,
+        wakes=awakenings.wakes,
+        tasks=state.tasks,
+        unix_s=state.clock.unix_s,
+        boot_s=state.clock.boot_s,
         tell=state.journal.tell,
     )
 
@@ -265,6 +292,7 @@ class Copies:
             operations=state.operations,
             paths=state.paths,
             quotas=tenants.quotas,
+            volume_quotas=tenants.volume_quotas,
             checkpoints=checkpoints,
             clones=steps.clones,
             attachment=steps.attachment,
@@ -336,6 +364,7 @@ def make_creation(
         quotas=tenants.quotas,
         egress=steps.egress,
         volumes=storage.volumes,
+        volume_quotas=tenants.volume_quotas,
         templates=storage.templates,
         gate=state.drain_gate,
         of_image=ImageCreation(

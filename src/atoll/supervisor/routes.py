@@ -112,7 +112,13 @@ def _stored_routes(system: System) -> list[Route]:
             images=system.images, requests=system.image_requests, verification=verification, tasks=tasks
         ),
         *volume_routes(volumes=system.volumes, quotas=quotas, tasks=tasks),
-        *volume_file_routes(volumes=system.volumes, quotas=quotas, keeper=system.keeper, tasks=tasks),
+        *volume_file_routes(
+            volumes=system.volumes,
+            volume_quotas=system.volume_quotas,
+            quotas=quotas,
+            keeper=system.keeper,
+            tasks=tasks,
+        ),
         *leftover_routes(leftovers=system.leftovers, tasks=tasks),
         *housekeeping_routes(
             engine_uses=system.engine_uses,

@@ -8,6 +8,7 @@ from functools import partial
 
 from atoll.host import Home, disk_usage
 from atoll.supervisor.assembly import Machines, Rooms, State, Steps, Storage, Tenants
+from atoll.supervisor.dialing.neighbours import Neighbours
 from atoll.supervisor.dialing.socket import Dialling, DialSocket
 from atoll.supervisor.idle import Keeper
 from atoll.supervisor.lifecycle.callers import Callers
@@ -19,6 +20,7 @@ from atoll.supervisor.lifecycle.services import Services
 from atoll.supervisor.lifecycle.suspend_all import SuspendAll
 from atoll.supervisor.lifecycle.team_deletion import TeamDeletion
 from atoll.supervisor.monitors.automatic_snapshots import AutomaticSnapshots
+from atoll.supervisor.monitors.data_wakes import DataWakes
 from atoll.supervisor.monitors.disk_pressure import DiskPressure
 from atoll.supervisor.monitors.lease_expiry import LeaseExpiry
 from atoll.supervisor.monitors.recoveries import Recoveries
@@ -26,6 +28,7 @@ from atoll.supervisor.monitors.schedules import Schedules
 from atoll.supervisor.monitors.sleeping_links import SleepingLinks
 from atoll.supervisor.monitors.unplug import UnplugMonitor
 from atoll.supervisor.monitors.usage import Usage
+from atoll.supervisor.monitors.wake_timers import WakeTimers
 from atoll.supervisor.operations import (
     Awakenings,
     Copies,
@@ -36,8 +39,10 @@ from atoll.supervisor.operations import (
     make_idle_monitor,
     make_kills,
     make_promotions,
+    make_recoveries,
     make_relayer,
     make_unplugs,
+    make_wake_timers,
 )
 from atoll.supervisor.recovery.adoption import Adoption
 from atoll.supervisor.recovery.gc import LeftoverCollector
@@ -86,6 +91,7 @@ class System:
         self.running_machines, self.pool = machines.running, machines.pool
         self.prestarted, self.agents = machines.prestarted, machines.agents
         self.teams, self.keys, self.quotas = tenants.teams, tenants.keys, tenants.quotas
+        self.volume_quotas = tenants.volume_quotas
         self.secrets = tenants.secrets
         self.history = steps.history
         self.egress, self.decisions = steps.egress, state.decisions
@@ -97,15 +103,12 @@ class System:
         self.pauses, self.suspends = sleeps.pauses, sleeps.suspends
         self.wakes, self.rollback = awakenings.wakes, awakenings.rollback
         self.idle = make_idle_monitor(settings, state, machines, tenants, steps, sleeps, awakenings)
+        self.recoveries = make_recoveries(state, awakenings)
+        self.wake_timers = make_wake_timers(state, awakenings)
         self.creation = make_creation(rooms, state, storage, machines, tenants, steps)
         self.snapshots, self.forks = copies.snapshots, copies.forks
         self.templates = Templates(
-            storage.templates,
-            storage.steps,
-            self.registry,
-            self.snapshots,
-            self.kills,
-            self.teams.quotas_of,
+            storage.templates, storage.steps, self.registry, self.snapshots, self.kills, self.teams.quotas_of
         )
         self._serve(state, storage, machines, tenants, steps)
         self._watch(rooms, state, storage, machines)
@@ -172,6 +175,8 @@ class System:
         )
         self._reconcile = self._make_reconcile(rooms, state, storage, machines)
         self.dialling = Dialling(self.registry, self.wakes, self.tasks, self.idle.used)
+        self.neighbours = Neighbours(self.registry, self.dialling, self.wakes, self.tasks, state.clock.boot_s)
+        self.egress.reach = self.neighbours.reach
         self.dial_socket = DialSocket(self.home.dial_socket, self.dialling)
         self.schedules = Schedules(
             registry=self.registry,
@@ -191,13 +196,6 @@ class System:
             tasks=self.tasks,
             clock=state.clock,
             tell=state.journal.tell,
-        )
-        self.recoveries = Recoveries(
-            registry=self.registry,
-            wakes=self.wakes,
-            tasks=self.tasks,
-            boot_s=state.clock.boot_s,
-            is_drained=lambda: state.drain_gate.is_closed,
         )
         self.sleeping_links = SleepingLinks(self.registry, self._steps.sandbox_links)
 
@@ -291,10 +289,8 @@ class System:
         self.pool.start()
         await asyncio.to_thread(self._machines.prestarted.sweep)
         self._relayer.end_cut_short()
-        self._unplug_monitor.start()
-        self.leases.start()
-        self.idle.start()
-        self.history.start()
+        for each in (self._unplug_monitor, self.leases, self.idle, self.history, self.neighbours):
+            each.start()
         if self.settings.checksum_mib_s:
             self._storage.background_checksums.start()
         self.dial_socket.start()
@@ -305,7 +301,9 @@ class System:
         self.tasks.watch(self.schedules.run())
         self.tasks.watch(self.automatic_snapshots.run())
         self.tasks.watch(self.recoveries.run())
+        self.tasks.watch(self.wake_timers.run())
         self.tasks.watch(self._steps.traffic.run(self.wakes.use))
+        self._steps.data_wakes.start(self.wakes.use)
         self.tasks.watch(self.sleeping_links.run())
         if self._state.latency_monitor:
             self.tasks.watch(self._state.latency_monitor.run())
@@ -322,9 +320,12 @@ class System:
 
     def _close_monitors(self) -> None:
         """Begin nothing by itself any more."""
-        self.schedules.close()
-        self.automatic_snapshots.close()
-        self.recoveries.close()
+        for each in (self.automatic_snapshots, self.neighbours, *self._wakers()):
+            each.close()
+
+    def _wakers(self) -> tuple[Schedules, Recoveries, WakeTimers, DataWakes]:
+        """What makes sandboxes run without a client."""
+        return self.schedules, self.recoveries, self.wake_timers, self._steps.data_wakes
 
     def _running_ids(self) -> list[str]:
         return [one.sandbox_id for one in self.registry.sandboxes() if one.row.state == "running"]
@@ -351,4 +352,5 @@ class System:
     def _look(self) -> tuple[tuple[str, ...], int, bool]:
         states = tuple(sandbox.row.state for sandbox in self.registry.sandboxes())
         busy = self.tasks.busy or self._storage.background_checksums.busy or self.templates.rows.busy
-        return states, self.dial_socket.clients, busy or self.schedules.waiting or self.recoveries.waiting
+        waiting = any(each.waiting for each in self._wakers())
+        return states, self.dial_socket.clients, busy or waiting

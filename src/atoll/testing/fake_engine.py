@@ -155,7 +155,9 @@ class FakeCoreMachine(Machine):
 class _LazyMemory(FakeCoreMachine):
     reserved: bool = False
 
-    async def prepare(self, into: Path | None = None, *, room: Path | None = None) -> None:
+    async def prepare(
+        self, into: Path | None = None, *, room: Path | None = None, read: bool = False
+    ) -> None:
         """See ``LazyMemory.prepare``."""
         await self.used("reserve" if room else "prepare")
         self.reserved = room is not None

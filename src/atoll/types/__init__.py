@@ -7,6 +7,7 @@ from atoll.types.drain import DrainInfo, DrainReport, UndrainReport
 from atoll.types.egress import (
     HOST_NAME,
     PASSWORD_MASK,
+    SANDBOX_DOMAIN,
     Action,
     EgressDecision,
     EgressPolicy,
@@ -104,7 +105,14 @@ from atoll.types.templates import (
 )
 from atoll.types.upgrade import EngineUse, UpgradeReport
 from atoll.types.verify import Damage, VerifiedPart, VerifyReport
-from atoll.types.volumes import VolumeEntry, VolumeInfo
+from atoll.types.volumes import (
+    VolumeEntry,
+    VolumeInfo,
+    VolumeMount,
+    check_volume_quota,
+    copied_volumes,
+    volume_mount,
+)
 
 __all__ = [
     "ATOLLS_ATTRIBUTES",
@@ -174,6 +182,7 @@ __all__ = [
     "Resolved",
     "Restart",
     "RunStep",
+    "SANDBOX_DOMAIN",
     "SECRET_BYTES_MOST",
     "SERVICES_MOST",
     "SandboxInfo",
@@ -211,6 +220,7 @@ __all__ = [
     "VerifyReport",
     "VolumeEntry",
     "VolumeInfo",
+    "VolumeMount",
     "WatchEvent",
     "WatchKind",
     "WorkdirStep",
@@ -224,8 +234,10 @@ __all__ = [
     "check_services",
     "check_text",
     "check_texts",
+    "check_volume_quota",
     "converted",
     "copied",
+    "copied_volumes",
     "from_json",
     "html_output",
     "html_table",
@@ -238,4 +250,5 @@ __all__ = [
     "schedule_of",
     "seconds_of",
     "users_attributes",
+    "volume_mount",
 ]

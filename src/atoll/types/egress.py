@@ -25,6 +25,9 @@ _SCHEME = re.compile(r"[a-z0-9+.-]*://")
 HOST_NAME = "host.atoll.internal"
 """The name under which a rule exposes ports of the host's loopback interface to a sandbox."""
 
+SANDBOX_DOMAIN = "sandbox.atoll.internal"
+"""Below it, under its name or id, a rule exposes ports of another sandbox of the same team."""
+
 
 class Inject(
     msgspec.Struct,
@@ -248,6 +251,27 @@ class Policy(
                 "no port of the host is given", hint="name each port: Policy.expose_host(8080)"
             )
         return Rule(hosts=(HOST_NAME,), ports=tuple(ports))
+
+    @classmethod
+    def expose_sandbox(cls, sandbox: str, *ports: int) -> Rule:
+        """Return a rule that lets a sandbox reach these ports of another sandbox of the same team.
+
+        Inside, the other one is called by its name or id: ``db.sandbox.atoll.internal``. A connection wakes it,
+        as a client's does.
+
+        Args:
+            sandbox: The other one's name or id.
+            ports: Ports of servers inside it. The guest agent's own port stays shut.
+
+        Raises:
+            InvalidSpecError: No port is given.
+        """
+        if not ports:
+            raise InvalidSpecError(
+                f"no port of the sandbox {sandbox} is given",
+                hint='name each port: Policy.expose_sandbox("db", 5432)',
+            )
+        return Rule(hosts=(f"{sandbox}.{SANDBOX_DOMAIN}",), ports=tuple(ports))
 
     def with_rules(self, *rules: Rule) -> Policy:
         """Return this policy with more rules before its own."""

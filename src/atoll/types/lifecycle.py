@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from atoll.errors import InvalidSpecError
 from atoll.types.given import check_choice, check_number
 
 OnTimeout = Literal["kill", "suspend", "stop"]
@@ -41,6 +42,8 @@ class Lifecycle(
             ``auto_resume``. 0 is never. None is the home's ``ATOLL_IDLE_PAUSE_S``, which is never unless set.
         idle_suspend_s: Seconds without activity until it is suspended. 0 is never. None is the home's
             ``ATOLL_IDLE_SUSPEND_S``, which is never unless set.
+        wake_on_data: While it is suspended, data that comes on a connection which a program inside has opened
+            wakes it, like any use. Needs ``auto_resume``.
         snapshot_every_s: While it runs, a snapshot is made by itself when this many seconds have passed since
             the last one and something has changed. None makes none; 300 suits a sandbox that is kept.
         snapshots_kept: How many of the newest of these snapshots are kept. One an hour for a day and one a day
@@ -55,6 +58,7 @@ class Lifecycle(
     wake_timeout_s: float | None = None
     idle_pause_s: float | None = None
     idle_suspend_s: float | None = None
+    wake_on_data: bool = False
     snapshot_every_s: float | None = None
     snapshots_kept: int = 3
     auto_recover: bool | None = None
@@ -79,6 +83,11 @@ class Lifecycle(
             value = getattr(self, name)
             if value is not None:
                 check_number(name, value, least=0, most=_MOST_S, hint="give seconds, or 0 for never")
+        if self.wake_on_data and not self.auto_resume:
+            raise InvalidSpecError(
+                "wake_on_data wakes nothing without auto_resume",
+                hint="leave out one of the two",
+            )
         if self.snapshot_every_s is not None:
             hint = "give 1 to 1,000,000,000 seconds, or None for no snapshots"
             check_number("snapshot_every_s", self.snapshot_every_s, least=1, most=_MOST_S, hint=hint)

@@ -15,6 +15,7 @@ from atoll.types.lifecycle import Idle, Lifecycle, SleepCause
 from atoll.types.limits import Limits
 from atoll.types.notebook import html_of
 from atoll.types.services import ServiceSpec, check_services
+from atoll.types.volumes import VolumeMount, check_volumes
 
 if TYPE_CHECKING:
     from atoll.types.progress import Progress
@@ -133,7 +134,8 @@ class SandboxSpec(
             None takes the setting of the snapshot's sandbox, or True. A snapshot's setting cannot be changed.
         lifecycle: How long it may run, and what happens then. None means no lease, even with
             ``from_snapshot``.
-        volumes: Names of volumes, by the absolute path where each appears inside.
+        volumes: The volume, by the absolute path where it appears inside: its name or id, or a
+            ``VolumeMount``. With ``from_snapshot`` others than the snapshot's, and as it mounted them.
         team: The team it belongs to. None is no team, as on a computer that one person uses.
         attributes: Values that the front end that made it wants to store with it. Its info returns them, and
             lists cannot be filtered by them. A fork gets a copy, without those whose names begin with
@@ -160,7 +162,7 @@ class SandboxSpec(
     start: bool | None = None
     trust_host_ca: bool | None = None
     lifecycle: Lifecycle = Lifecycle()
-    volumes: dict[str, str] = {}
+    volumes: dict[str, str | VolumeMount] = {}
     team: str | None = None
     attributes: dict[str, str] = {}
     idempotency_key: str | None = None
@@ -168,8 +170,9 @@ class SandboxSpec(
     ports: Ports = "open"
 
     def __post_init__(self) -> None:
-        for name in ("env", "metadata", "volumes", "attributes"):
+        for name in ("env", "metadata", "attributes"):
             check_texts(name, getattr(self, name))
+        check_volumes(self.volumes)
         for name in ("image", "name", "from_snapshot", "template", "team"):
             if getattr(self, name) is not None:
                 check_text(name, getattr(self, name))
@@ -216,7 +219,7 @@ class SandboxOptions(TypedDict, total=False):
     start: bool | None
     trust_host_ca: bool | None
     lifecycle: Lifecycle | None
-    volumes: Mapping[str, str] | None
+    volumes: Mapping[str, str | VolumeMount] | None
     team: str | None
     attributes: Mapping[str, str] | None
     within_s: float | None
@@ -257,7 +260,8 @@ class SandboxInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=
     sandbox kept only its disk, and its processes are gone.
 
     ``sleep_cause`` says why a paused or suspended one sleeps; None if that was not recorded. ``idle`` says how
-    idle an awake one is, and when it will sleep; None if it does not sleep by itself.
+    idle an awake one is, and when it will sleep; None if it does not sleep by itself. ``wakes_at`` is when a
+    sleeping one wakes by itself because a program inside wanted that.
 
     ``recovered`` describes the newest crash after which it continued. It concerns the current run if its
     ``at`` is not before ``started_at``. ``unplugged`` says since when it is cut off, and why; None means that
@@ -288,7 +292,7 @@ class SandboxInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=
     stopped_at: float | None = None
     ends_at: float | None = None
     has_memory: bool = True
-    volumes: dict[str, str] = {}
+    volumes: dict[str, VolumeMount] = {}
     team: str | None = None
     attributes: dict[str, str] = {}
     image_digest: str = ""
@@ -300,6 +304,7 @@ class SandboxInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=
     ports: Ports = "open"
     sleep_cause: SleepCause | None = None
     idle: Idle | None = None
+    wakes_at: float | None = None
 
     def __repr__(self) -> str:
         return brief(self, "sandbox_id", "name", "state", "image")

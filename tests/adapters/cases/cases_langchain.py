@@ -92,6 +92,6 @@ def test_the_backend_names_what_fails_and_ends_what_takes_too_long(sandbox: Sand
     assert (missing.error, directory.error) == ("file_not_found", "is_directory")
     denied, written = backend.upload_files([("/etc/x", b"x"), ("/tmp/deep/x", b"x")])
     assert (denied.error, written.error) == ("permission_denied", None)
-    ended = backend.execute("echo begun; sleep 1000", timeout=1)
+    ended = backend.execute("echo begun; sleep 1000", timeout=5)
     assert ended.exit_code == 124
     assert "begun" in ended.output

@@ -44,7 +44,7 @@ def test_the_shell_and_the_patch_tools_act_in_the_sandbox() -> None:
         async with await AsyncSandbox.create() as sandbox:
             executor: Any = shell_tool(sandbox).executor
             action = ShellActionRequest(
-                ["echo out; echo err >&2; exit 3", "exec sleep 1000", "true"], timeout_ms=2000
+                ["echo out; echo err >&2; exit 3", "exec sleep 1000", "true"], timeout_ms=5000
             )
             ran = await executor(ShellCommandRequest(None, ShellCallData("1", action)))
             assert [(each.stdout, each.stderr, each.exit_code) for each in ran.output[:1]] == [

@@ -102,15 +102,23 @@ async def test_an_open_connection_is_judged_by_the_newest_ceiling(testbed: Netwo
         own = [Rule(hosts=(GOOD,), ports=(port,), methods=("GET", "POST"))]
         bound(place, own, None)
         address = await address_of(place.guest, GOOD)
+
+        async def has_come(wanted: int) -> None:
+            """What the edge gets after a ceiling is judged by it. A request before that may be cut."""
+            async with browsing(place.guest, address, GOOD, port, place.trusted) as later:
+                assert (await later.fetch("POST", "/", body=b"later"))[0] == wanted
+
         async with browsing(place.guest, address, GOOD, port, place.trusted) as browser:
             assert (await browser.fetch("POST", "/", body=b"1"))[0] == 200
             bound(place, own, [Rule(hosts=(GOOD,), ports=(port,), methods=("GET",))])
+            await has_come(403)
             assert (await browser.fetch("POST", "/", body=b"2"))[0] == 403
             assert (await browser.fetch("GET", "/"))[0] == 200
             # One that decides by name alone: the connection stays, for the policy.
             bound(place, own, [Rule(hosts=(GOOD,))])
+            await has_come(200)
             assert (await browser.fetch("POST", "/", body=b"3"))[0] == 200
-        assert [seen["method"] for seen in served.seen] == ["POST", "GET", "POST"]
+        assert [seen["method"] for seen in served.seen] == ["POST", "GET", "POST", "POST"]
 
 
 async def test_a_connection_that_the_ceiling_begins_to_look_into_is_made_anew(

@@ -5,6 +5,7 @@ import socket
 import struct
 
 import pytest
+from tests.integration.network.test_network_relay import full_listener
 from tests.integration.network.testbed import Guest, NetworkTestbed, nowhere, serving
 
 from atoll.host import in_netns
@@ -151,7 +152,12 @@ async def test_a_question_without_an_answer_is_seen_in_both_directions(testbed: 
             await asyncio.to_thread(connected.sendall, b"question")
             await asked.wait()
             await asks(guest.link, True)
+            assert guest.link.unanswered_s(by_guest=False) is None
             await asyncio.sleep(0.05)
             answer.set()
             assert await asyncio.to_thread(connected.recv, 100) == b"answer"
             await asks(guest.link, False)
+        with full_listener() as full, await guest.connect(testbed.public, full.getsockname()[1]) as connected:
+            await asyncio.to_thread(connected.sendall, b"question")
+            await asks(guest.link, True)
+            assert guest.link.unanswered_s(by_guest=False) is not None  # it has not got out

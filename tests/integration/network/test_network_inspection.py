@@ -173,6 +173,9 @@ async def test_an_open_connection_is_judged_by_the_newest_policy(testbed: Networ
         async with browsing(place.guest, address, GOOD, port, place.trusted) as browser:
             assert (await browser.fetch("POST", "/", body=b"1"))[0] == 200
             place.allow(Rule(hosts=(GOOD,), ports=(port,), methods=("GET",)))
+            # What the edge gets after the policy is judged by it. A request before that may be cut.
+            async with browsing(place.guest, address, GOOD, port, place.trusted) as later:
+                assert (await later.fetch("POST", "/", body=b"2"))[0] == 403
             assert (await browser.fetch("POST", "/", body=b"2"))[0] == 403
             answer = await browser.fetch("GET", "/")
             assert answer[0] == 200, answer
@@ -238,6 +241,7 @@ async def test_what_a_limit_has_counted_outlives_the_edge(testbed: NetworkTestbe
         spending = place.inspection._spending["s1"]
         if restarted == "the edge":
             await eventually(lambda: sum(many for _, many in _requests(spending)) == 3)
+            await eventually(lambda: spending.document()[0]["total_bytes"] >= 3000)  # of the last one too
             before = _edge()
             os.kill(before, signal.SIGKILL)
             await eventually(lambda: before not in _edges() and _edges())

@@ -206,7 +206,7 @@ async def test_what_cannot_be_reached_is_told_to_a_guest_that_slept_meanwhile(
             full.close()
             await connections_are(guest, 0)
             guest.unmute()
-            connected.settimeout(5)
+            connected.settimeout(60)
             guest.link.release()
             assert await reset_comes(connected)
 
@@ -223,7 +223,7 @@ async def test_a_guest_that_loses_its_network_while_it_sleeps_is_told_when_it_wa
             guest.link.set_policy("none")
             await asyncio.sleep(0.1)
             guest.unmute()
-            connected.settimeout(5)
+            connected.settimeout(60)
             guest.link.release()
             assert await reset_comes(connected)
 
@@ -234,7 +234,7 @@ async def test_a_link_that_ends_keeps_nothing_for_a_sleeping_guest(testbed: Netw
             await connections_are(guest, 1)
             guest.link.hold()
             await guest.link.leave()
-            connected.settimeout(5)
+            connected.settimeout(60)
             assert await reset_comes(connected)
 
 

@@ -32,6 +32,16 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
+async def settled_descriptors() -> int:
+    """How many there are once no other link is being made to be ready."""
+    seen = [descriptors()]
+    async with asyncio.timeout(60):
+        while len(seen) < 5 or len(set(seen[-5:])) > 1:  # it has no event
+            await asyncio.sleep(0.05)
+            seen.append(descriptors())
+    return seen[-1]
+
+
 async def test_a_link_without_connections_holds_nothing_for_its_guest(testbed: NetworkTestbed) -> None:
     async with serving() as port, testbed.guest() as guest:
         with await guest.connect(testbed.public, port) as connected:
@@ -47,7 +57,7 @@ async def test_a_link_with_an_open_connection_keeps_it_and_less_descriptors(test
             await told(connected)
             flows = await guest.link.flows()
             guest.link.hold()
-            before = descriptors()
+            before = await settled_descriptors()
             assert not await guest.link.holds_nothing(flows)
             assert descriptors() < before
             guest.link.release()
@@ -126,6 +136,82 @@ async def test_what_the_kernel_has_yet_to_deliver_keeps_the_link(testbed: Networ
             guest.unmute()
             assert len(await asyncio.to_thread(_received, connected)) == MUCH_BYTES
             await until(lambda: guest.link.holds_nothing(()))
+
+
+async def test_what_a_server_says_to_a_sleeping_guest_is_noticed_once_and_kept(
+    testbed: NetworkTestbed,
+) -> None:
+    say, heard = asyncio.Event(), asyncio.Queue[str]()
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.read(1))
+        await say.wait()
+        writer.write(b"hello")
+        await reader.read()
+
+    async with serving(speak) as port, testbed.guest() as guest:
+        with await guest.connect(testbed.public, port) as connected:
+            await told(connected)
+            guest.mute()
+            guest.link.hold()
+            assert not await guest.link.holds_nothing(())
+            guest.link.data_watch.begin(heard.put_nowait)
+            assert guest.link.data_watch.is_on
+            say.set()
+            assert await heard.get() == f"{testbed.public}:{port}"
+            assert not guest.link.data_watch.is_on
+            guest.unmute()
+            guest.link.release()
+            assert await asyncio.to_thread(connected.recv, 9) == b"hello"
+
+
+async def test_what_had_not_reached_a_guest_when_it_fell_asleep_is_noticed(testbed: NetworkTestbed) -> None:
+    say, said, heard = asyncio.Event(), asyncio.Event(), asyncio.Queue[str]()
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.read(1))
+        await say.wait()
+        writer.write(b"hello")
+        await writer.drain()
+        said.set()
+        await reader.read()
+
+    async with serving(speak) as port, testbed.guest() as guest:
+        with await guest.connect(testbed.public, port) as connected:
+            await told(connected)
+            guest.mute()
+            say.set()
+            await said.wait()
+            await asyncio.sleep(0.1)  # the relay has passed it on
+            guest.link.hold()
+            guest.link.data_watch.begin(heard.put_nowait)
+            assert heard.get_nowait() == f"{testbed.public}:{port}"
+            guest.unmute()
+            guest.link.release()
+            assert await asyncio.to_thread(connected.recv, 9) == b"hello"
+
+
+async def test_what_a_guest_said_last_gets_out_and_the_answer_is_noticed(testbed: NetworkTestbed) -> None:
+    heard = asyncio.Queue[str]()
+    async with serving() as port, testbed.guest() as guest:
+        with await guest.connect(testbed.public, port) as connected:
+
+            async def is_fresh() -> bool:
+                await told(connected)
+                return guest.link.data_watch.is_fresh
+
+            await until(is_fresh)  # for a moment, which may have passed
+            await asyncio.sleep(0.2)
+            assert not guest.link.data_watch.is_fresh
+            guest.link.hold()
+            connected.sendall(b"question")
+            await asyncio.sleep(0.05)
+            guest.mute()
+            guest.link.data_watch.begin(heard.put_nowait)
+            assert await heard.get() == f"{testbed.public}:{port}"
+            guest.unmute()
+            guest.link.release()
+            assert await asyncio.to_thread(connected.recv, 9) == b"question"
 
 
 async def test_a_cut_link_is_kept(testbed: NetworkTestbed) -> None:

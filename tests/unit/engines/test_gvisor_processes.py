@@ -6,10 +6,13 @@ import contextlib
 import os
 import resource
 import subprocess
+import threading
+from pathlib import Path
 
 import pytest
 from tests.forked import in_child
 
+from atoll.engines.gvisor import processes
 from atoll.engines.gvisor.processes import HostProcess
 
 
@@ -34,3 +37,24 @@ def looked_at() -> None:
         assert process.has_ended
         process.close()
         assert process.has_ended
+
+
+def test_a_process_that_begins_another_program_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "_PROC", tmp_path)
+    for pid, name in (("10", "sh"), ("11", "kworker"), ("12", "exe")):
+        (tmp_path / pid).mkdir()
+        (tmp_path / pid / "cmdline").touch()
+        (tmp_path / pid / "comm").write_text(f"{name}\n")
+        if name != "kworker":
+            (tmp_path / pid / "exe").symlink_to("/bin/true")
+
+    def tell() -> None:
+        (tmp_path / "10" / "cmdline").write_bytes(b"runsc\0run\0--bundle=/b\0")
+
+    monkeypatch.setattr(processes, "_LOOKS", 10_000)
+    telling = threading.Timer(0.02, tell)
+    telling.start()
+    assert processes.pids_of(Path("/b")) == {10}
+    telling.join()

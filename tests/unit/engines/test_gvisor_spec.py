@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from atoll.engines import Bind, DiskGrowth, MachinePlan
 from atoll.engines.gvisor.spec import bundle_spec
@@ -41,6 +42,15 @@ def test_a_bind_is_read_only_and_the_root_is_not() -> None:
     bind = next(mount for mount in spec["mounts"] if mount["destination"] == "/opt/agent")
     assert bind["source"] == "/agent"
     assert "ro" in bind["options"]
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_shared_bind_is_for_writing_unless_it_is_read_only(read_only: bool) -> None:
+    binds = (Bind(source="/volume", target="/data", read_only=read_only, shared=True),)
+    mounts = bundle_spec(msgspec.structs.replace(PLAN, binds=binds))["mounts"]
+    options = next(mount["options"] for mount in mounts if mount["destination"] == "/data")
+    # What the host has mounted below a volume would not be read-only.
+    assert options == [*(("bind", "ro") if read_only else ("rbind", "rw")), "nosuid", "nodev"]
 
 
 def test_tmp_and_shared_memory_are_open_to_all_users_and_have_no_small_limit() -> None:

@@ -19,7 +19,7 @@ from atoll.network.egress import Egress, Outside
 from atoll.network.names import NameTable
 from atoll.network.naming import NamedAnswers
 from atoll.network.resolver import Resolver
-from atoll.policy import Canaries, policy_of
+from atoll.policy import Canaries, Verdict, policy_of
 from atoll.types import EgressPolicy, Policy
 
 FUZZ = settings(
@@ -132,6 +132,24 @@ def test_a_refusal_says_why_to_those_who_can_hear_it() -> None:
     assert told("example.com", use_edns=0) == (0, [])
     longest = ".".join(["x" * 63] * 3 + ["y" * 59])
     assert told(longest, use_edns=0)[1][0][1].startswith("no rule allows xxx")
+
+
+def test_the_name_of_a_sandbox_is_asked_of_nobody_also_when_the_rules_are_gone() -> None:
+    nameservers, name = _Nobody(), "db.sandbox.atoll.internal"
+    resolver = Resolver(nameservers)
+    egress = Egress(NameTable(Path("/dev/null")), Outside(resolver, lambda _: False))
+    egress.set(Policy(rules=(Policy.expose_sandbox("db", 80),)))
+    answers = NamedAnswers(egress, resolver)
+    assert _code_of(answers, name) == dns.rcode.NOERROR
+    assert _code_of(answers, name, "TXT") == dns.rcode.NOERROR
+    assert _code_of(answers, "web.sandbox.atoll.internal") == dns.rcode.NXDOMAIN
+    address = egress.names.address_of(name)
+    assert address is not None
+    there = egress.destination(address, 80)
+    assert asyncio.run(egress.decide(there))[0].action == "allow"
+    egress.set(None)
+    assert asyncio.run(egress.decide(there))[0] == Verdict("deny", reason=f"no rule exposes {name}")
+    assert nameservers.asked == 0
 
 
 def test_a_canary_in_a_name_unplugs_and_is_asked_of_nobody() -> None:

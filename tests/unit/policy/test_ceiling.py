@@ -80,6 +80,14 @@ def test_the_ceiling_of_the_internet_opens_no_range_and_no_port_of_the_host() ->
     assert not passes(both.connection(HOST_NAME, "127.0.0.1", 80))
 
 
+def test_a_ceiling_opens_sandboxes_by_their_names_alone() -> None:
+    name, own = "db.sandbox.atoll.internal", Policy(rules=(Policy.expose_sandbox("db", 80),))
+    assert not passes(BoundedJudge(own, EVERYTHING).connection(name, "127.0.0.1", 80))
+    above = Policy(rules=(Rule(hosts=("*.sandbox.atoll.internal",)),))
+    assert passes(BoundedJudge(own, above).connection(name, "127.0.0.1", 80))
+    assert not passes(BoundedJudge(None, above).connection("web.example", "8.8.8.8", 80))
+
+
 def test_passthrough_of_a_sandbox_does_not_shut_the_eyes_of_the_ceiling() -> None:
     ceiling = Policy(rules=(Rule(hosts=("*",), methods=("GET",)),))
     pinned = Policy(rules=(Rule(hosts=("a.example",)),), passthrough=("a.example",))

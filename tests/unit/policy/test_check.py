@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from atoll.errors import InvalidSpecError
-from atoll.policy import check_policy
+from atoll.policy import check_policy, without_own
 from atoll.types import Inject, Mcp, Policy, RateLimit, Rule, UpstreamProxy
 
 NAME_HINT = "give a name, *.NAME for every name below it, or *"
@@ -244,6 +244,28 @@ def test_a_policy_with_everything_in_it_passes() -> None:
     )
 
 
+def test_exposing_no_port_of_a_sandbox_or_no_sandbox_is_refused() -> None:
+    with pytest.raises(InvalidSpecError, match=r"no port of the sandbox db is given \(name each port: "):
+        Policy.expose_sandbox("db")
+    with pytest.raises(InvalidSpecError, match="is no host name"):
+        check_policy(Policy(rules=(Policy.expose_sandbox("-db", 80),)))
+
+
+def test_a_rule_of_sandboxes_is_not_dead_behind_one_of_all_names() -> None:
+    every, one = Rule(hosts=("*.sandbox.atoll.internal",)), Policy.expose_sandbox("db", 80)
+    for late in (every, one):
+        check_policy(Policy(rules=(Rule(hosts=("*",)), Rule(), Rule(hosts=("*.internal",)), late)[::3]))
+    with pytest.raises(InvalidSpecError, match=r"rule 2 can never match: rule 1 decides before it"):
+        check_policy(Policy(rules=(every, one)))
+
+
 def test_exposing_no_port_of_the_host_is_refused() -> None:
     with pytest.raises(InvalidSpecError, match=r"no port of the host is given \(name each port: "):
         Policy.expose_host()
+
+
+def test_a_policy_that_another_team_inherits_sends_none_of_its_secrets() -> None:
+    plain, secret = Rule(hosts=("a.example",)), Rule(hosts=("b.example",), inject=(Inject(secret="gh"),))
+    stopping = Rule(action="unplug", hosts=("trap.example",))
+    assert without_own(Policy(rules=(stopping, secret, plain))) == Policy(rules=(stopping, plain))
+    assert without_own("internet") == "internet"

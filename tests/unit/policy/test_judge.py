@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 
 from atoll.policy import Judge, Verdict, closed, plain
-from atoll.types import HOST_NAME, Policy, Rule
+from atoll.types import HOST_NAME, SANDBOX_DOMAIN, Policy, Rule
 from tests.unit.policy.policies import ADDRESSES, DESTINATIONS, NAMES, POLICIES, SEEN_PORTS, Destination, kept
 
 PUBLIC = "8.8.8.8"
@@ -217,6 +217,33 @@ def test_a_pattern_shuts_the_hosts_own_ports_too(hosts: tuple[str, ...]) -> None
     policy = of(Rule(action="deny", hosts=hosts, ports=(22,)), Rule(hosts=(HOST_NAME,)))
     assert action(policy, HOST_NAME, "127.0.0.1", 22) == "deny"
     assert action(policy, HOST_NAME, "127.0.0.1", 80) == "allow"
+
+
+def test_a_sandboxs_ports_are_opened_by_its_name_or_the_pattern_of_all_of_them() -> None:
+    name = f"db.{SANDBOX_DOMAIN}"
+    for rule in (Policy.expose_sandbox("db", 5432), Rule(hosts=(f"*.{SANDBOX_DOMAIN}",), ports=(5432,))):
+        assert action(of(rule), name, "127.0.0.1", 5432) == "allow"
+        assert action(of(rule), name, "127.0.0.1", 5433) == "deny"
+        assert action(of(rule), name, PUBLIC, 5432) == "deny"
+        assert action(of(rule), None, "127.0.0.1", 5432) == "deny"
+        assert action(of(rule), HOST_NAME, "127.0.0.1", 5432) == "deny"
+        assert Judge(of(rule)).knows_name(name)
+        assert not Judge(of(rule)).looks_into(name)
+    assert action(of(Policy.expose_sandbox("web", 5432)), name, "127.0.0.1", 5432) == "deny"
+    for hosts in ((), ("*",), ("*.internal",), ("*.atoll.internal",), (SANDBOX_DOMAIN,), (HOST_NAME,)):
+        for observe in (False, True):
+            assert action(of(Rule(hosts=hosts), observe=observe), name, "127.0.0.1") == "deny"
+            assert not Judge(of(Rule(hosts=hosts), observe=observe)).knows_name(name)
+    unknown = Judge(Policy()).name(name)
+    assert unknown == Verdict("deny", reason=f"no rule exposes a port of {name}")
+
+
+def test_a_pattern_shuts_a_sandboxs_ports_too() -> None:
+    name = f"db.{SANDBOX_DOMAIN}"
+    for hosts in ((), ("*",), ("*.internal",), (name,)):
+        policy = of(Rule(action="deny", hosts=hosts, ports=(22,)), Policy.expose_sandbox("db", 22, 80))
+        assert action(policy, name, "127.0.0.1", 22) == "deny"
+        assert action(policy, name, "127.0.0.1", 80) == "allow"
 
 
 def test_a_name_is_known_if_some_port_of_it_may_be_reached() -> None:

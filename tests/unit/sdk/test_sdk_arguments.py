@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.unit.sdk.fakes import FakeSupervisor, Handler
 
-from atoll import Images, Keys, Sandbox, Secrets, Snapshots, Teams, Templates, Volumes
+from atoll import Images, Keys, Sandbox, Secrets, Snapshots, Teams, Templates, VolumeMount, Volumes
 from atoll.errors import InvalidSpecError
 
 WRONG: dict[str, Callable[[Any], Any]] = {
@@ -62,6 +62,9 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "states": lambda _: list(Sandbox.list(state=5)),  # type: ignore[arg-type]
     "image": lambda _: Images.get(5),  # type: ignore[arg-type]
     "snapshots": lambda _: Snapshots.delete(5),  # type: ignore[arg-type]
+    "volumes": lambda _: Sandbox.create(volumes={"/data": 5}),  # type: ignore[dict-item]
+    "a volume's mode": lambda _: Sandbox.create(volumes={"/d": VolumeMount("d", read_only="ro")}),  # type: ignore[arg-type]
+    "a volume's quota": lambda _: Volumes.set_quota("data", 1.5),  # type: ignore[arg-type]
     "volume": lambda _: Volumes.create(object()),  # type: ignore[arg-type]
     "secret": lambda _: Secrets.create("mail", 5),  # type: ignore[arg-type]
     "secret's hosts": lambda _: Secrets.create("mail", "x", hosts="api.example.com"),

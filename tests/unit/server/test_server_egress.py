@@ -240,6 +240,8 @@ WRONG: list[tuple[dict[str, Any], int, str]] = [
     ({"rules": {"*": []}}, 400, 'Rule domain "*" is not a valid domain name.'),
     ({"rules": {"1.2.3.4": []}}, 400, 'Rule domain "1.2.3.4" is not a valid domain name.'),
     ({"rules": {"host.atoll.internal": []}}, 400, "is not a valid domain name."),
+    ({"rules": {"db.sandbox.atoll.internal": []}}, 400, "is not a valid domain name."),
+    ({"rules": {"*.sandbox.atoll.internal": []}}, 400, "is not a valid domain name."),
     ({"rules": {"a.org": [], "A.org": []}}, 400, "twice"),
     ({"rules": {"a.org": [{}, {}]}}, 400, 'Domain "a.org" can have at most 1 transform rule.'),
     ({"rules": {"a.org": changing({f"x-{n}": "" for n in range(21)})}}, 400, "at most 20 headers per rule."),

@@ -140,7 +140,9 @@ def test_a_client_gets_the_tokens_that_it_needs_and_no_others() -> None:
 
 
 def test_a_running_sandbox_is_told_with_the_hosts_means_where_it_has_no_limits() -> None:
-    info = sandbox(1, ends_at=1301.0, limits={"vcpus": 1.5}, volumes={"/data": "v"}, network="none")
+    info = sandbox(
+        1, ends_at=1301.0, limits={"vcpus": 1.5}, volumes={"/data": {"volume": "v"}}, network="none"
+    )
     told = json.loads(msgspec.json.encode(VIEWS.detail(info)))
     assert (told["cpuCount"], told["memoryMB"], told["diskSizeMB"]) == (2, 2048, 9000)
     assert (told["state"], told["startedAt"], told["endAt"]) == (

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from atoll.errors import AgentError, AtollError, ImageNotFoundError, QuotaError
-from atoll.guest import AgentStats, GuestInit
+from atoll.guest import AgentStats, GuestInit, LastWords
 from atoll.host import TreeChecksums, TreeUse, remove_tree, tree_use
 from atoll.images import Image
 from atoll.network import Flow, OpenUplink
@@ -48,6 +48,27 @@ class FakeEgress:
         self.told, self.unplug = told, unplug
 
 
+class FakeDataWatch:
+    """Hears what the test says."""
+
+    def __init__(self) -> None:
+        self.told: Callable[[str], None] | None = None
+        self.is_fresh = False
+
+    @property
+    def is_on(self) -> bool:
+        return self.told is not None
+
+    def begin(self, told: Callable[[str], None]) -> None:
+        self.told = told
+
+    def come(self) -> None:
+        """Have data come."""
+        assert self.told is not None
+        told, self.told = self.told, None
+        told("chat.example:443")
+
+
 class FakeLink:
     def __init__(self, links: FakeLinks, link_id: str) -> None:
         self.link_id = link_id
@@ -62,6 +83,7 @@ class FakeLink:
         self.fail_cut = False
         self.is_held = False
         self.egress = FakeEgress()
+        self.data_watch = FakeDataWatch()
         self._links = links
 
     def set_policy(
@@ -94,6 +116,7 @@ class FakeLink:
 
     def release(self) -> None:
         self.calls.append("release")
+        self.data_watch.told = None
 
     async def holds_nothing(self, known: list[Flow]) -> bool:
         return not self.is_held
@@ -107,8 +130,8 @@ class FakeLink:
     def payload_bytes(self) -> int:
         return self.received
 
-    def unanswered_s(self) -> float | None:
-        return self.asked_s
+    def unanswered_s(self, *, by_guest: bool = True) -> float | None:
+        return self.asked_s if by_guest else None
 
     async def flows(self) -> list[Flow]:
         return [Flow(1, "192.0.2.1", 2)]
@@ -364,6 +387,12 @@ class FakeAgents:
         self.deaf = False
         self.flushed = 0
         self.waiting = 0
+        self.wake_at = 0.0
+        self.farewells = 0
+        self.hooks = 0
+        self.hooks_run = 0
+        self.hooks_hang = False
+        self.is_mute = False
 
     async def ready(self, link: FakeLink) -> None:
         await asyncio.sleep(0)
@@ -384,10 +413,22 @@ class FakeAgents:
     async def flush(self, link: FakeLink) -> None:
         self.flushed += 1
 
+    async def before_suspend(self, link: FakeLink, *, hooks: bool = False) -> tuple[LastWords, int]:
+        self.farewells += 1
+        if hooks:
+            self.hooks_run += self.hooks
+            link.received += 100_000  # they are busy
+            if self.hooks_hang:
+                raise AgentError("its hooks hang")
+        if self.is_mute:
+            raise AgentError("it does not answer")
+        link.received += 300
+        return LastWords(hooks=self.hooks, wake_at=self.wake_at if hooks or not self.hooks else 0.0), 300
+
     async def warm(self, link: FakeLink, user: str) -> None:
         pass
 
     async def stats(self, link: FakeLink) -> AgentStats:
         if self.waiting < 0:
             raise AgentError("it does not answer")
-        return AgentStats(processes=3, waiting=self.waiting)
+        return AgentStats(processes=3, waiting=self.waiting, wake_at=self.wake_at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -67,6 +68,54 @@ def test_who_connects_while_a_sandbox_is_put_to_sleep_wakes_it_and_is_connected(
         assert guest.dialled == 2
 
     with_harness(lived)()
+
+
+@with_harness
+async def test_those_who_wait_for_a_wake_connect_in_the_order_in_which_they_came(harness: Harness) -> None:
+    made = await harness.create()
+    await harness.asleep(made)
+    ends: list[socket.socket] = []
+
+    async def slow_at_times(_: FakeLink, port: int, __: float) -> socket.socket:
+        await asyncio.sleep(0.005 * (len(ends) % 3))
+        ends.extend(socket.socketpair())
+        return ends[-2]
+
+    dial = harness.system.dialling.dial
+    with patch.object(FakeLink, "dial", slow_at_times, create=True):
+        request = DialRequest(sandbox=made["sandbox_id"], port=80)
+        taken = await asyncio.gather(*(dial(request) for _ in range(50)))
+    assert [connection for _, connection in taken] == ends[::2]
+    assert harness.system.registry.sandbox(made["sandbox_id"]).row.generation == 2
+    assert harness.system.dialling._queues == {}
+    for end in ends:
+        end.close()
+
+
+@with_harness
+async def test_a_port_that_does_not_answer_keeps_those_behind_it_only_for_a_moment(harness: Harness) -> None:
+    made = await harness.create()
+    await harness.asleep(made)
+    answers = asyncio.Event()
+    dialled: list[socket.socket] = []
+
+    async def first_hangs(_: FakeLink, port: int, __: float) -> socket.socket:
+        dialled.extend(socket.socketpair())
+        ours = dialled[-2]
+        if len(dialled) == 2:
+            await answers.wait()
+        return ours
+
+    dial = harness.system.dialling.dial
+    with patch.object(FakeLink, "dial", first_hangs, create=True):
+        request = DialRequest(sandbox=made["sandbox_id"], port=80)
+        first, *others = [asyncio.create_task(dial(request)) for _ in range(5)]
+        await asyncio.gather(*others)
+        assert not first.done()
+        answers.set()
+        await first
+    for end in dialled:
+        end.close()
 
 
 @with_harness

@@ -99,6 +99,19 @@ async def test_what_cannot_be_suspended_runs_on_and_the_reason_is_told(harness: 
 
 
 @with_harness
+async def test_what_was_cut_short_between_two_layers_is_told_once_and_the_drain_ends(
+    harness: Harness,
+) -> None:
+    made = await harness.create()
+    await harness.asleep(made)
+    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    await harness.system.registry.change(sandbox, relayering=True)
+    done = await drain(harness)
+    assert (done["suspended"], list(done["failed"])) == ([], [made["sandbox_id"]])
+    await undrain(harness)
+
+
+@with_harness
 async def test_what_is_being_made_is_waited_for_and_sleeps_too(harness: Harness) -> None:
     harness.images.have = False
     harness.images.may_build = asyncio.Event()

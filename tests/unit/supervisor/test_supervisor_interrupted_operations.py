@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -124,29 +126,50 @@ async def test_a_memory_that_a_failed_suspend_left_does_not_cost_the_next_one(ha
     assert harness.machine_of(made["sandbox_id"]).memory == "remembered"
 
 
-@with_harness
-async def test_a_snapshot_that_is_being_removed_is_no_source_any_more(harness: Harness) -> None:
-    made = await harness.create()
-    one = f"/v1/sandboxes/{made['sandbox_id']}"
-    assert (await harness.ask("POST", f"{one}/snapshots", {"name": "s1"})).status == 200
+@contextlib.asynccontextmanager
+async def removing(harness: Harness, name: str) -> AsyncIterator[None]:
+    """Inside the block a snapshot's row is being deleted."""
     begun, go_on = asyncio.Event(), asyncio.Event()
     delete = harness.system.database.delete
 
     async def slowly(*rows: Any, **how: Any) -> None:
-        if isinstance(rows[0], SnapshotRow):
+        if isinstance(rows[0], SnapshotRow) and rows[0].name == name:
             begun.set()
             await go_on.wait()
         await delete(*rows, **how)
 
     with patch.object(harness.system.database, "delete", slowly):
-        removing = asyncio.create_task(harness.ask("DELETE", "/v1/snapshots/s1"))
+        task = asyncio.create_task(harness.ask("DELETE", f"/v1/snapshots/{name}"))
         await begun.wait()
-        refused = await harness.ask("POST", "/v1/sandboxes", {"from_snapshot": "s1"})
+        yield
         go_on.set()
-        assert (await removing).status < 300
+        assert (await task).status < 300
+
+
+@with_harness
+async def test_a_snapshot_that_is_being_removed_is_no_source_any_more(harness: Harness) -> None:
+    made = await harness.create()
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    assert (await harness.ask("POST", f"{one}/snapshots", {"name": "s1"})).status == 200
+    async with removing(harness, "s1"):
+        refused = await harness.ask("POST", "/v1/sandboxes", {"from_snapshot": "s1"})
     assert refused.status == 404
     await harness.until(lambda: list(harness.home.snapshots.iterdir()) == [])
     assert len(harness.host.machines) == 1
+
+
+@with_harness
+async def test_a_snapshot_that_is_being_removed_is_not_listed_and_holds_no_parent(harness: Harness) -> None:
+    made = await harness.create()
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    for name in ("s1", "s2"):
+        assert (await harness.ask("POST", f"{one}/snapshots", {"name": name})).status == 200
+    assert (await harness.ask("DELETE", one)).status == 204
+    async with removing(harness, "s2"):
+        assert [each["name"] for each in (await harness.ask("GET", "/v1/snapshots")).json] == ["s1"]
+        assert (await harness.ask("DELETE", "/v1/snapshots/s2")).status == 404
+        assert (await harness.ask("DELETE", "/v1/snapshots/s1")).status == 204
+    await harness.until(lambda: list(harness.home.snapshots.iterdir()) == [])
 
 
 @with_harness

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import sqlite3
 from unittest.mock import patch
 
@@ -28,6 +29,26 @@ def test_the_limits_of_an_older_home_are_kept_and_its_disks_get_none() -> None:
         '{"memory_mib":512,"disk_mib":1000000000}',
         '{"vcpus":1.5,"disk_mib":1000000000}',
     ]
+    connection.close()
+
+
+def test_the_volumes_of_an_older_home_can_be_written() -> None:
+    connection = sqlite3.connect(":memory:")
+    steps = migrations()
+    with patch.object(database, "migrations", lambda: [step for step in steps if step[0] < 31]):
+        migrate(connection)
+    for mounts in ("{}", '{"/data":"v1","/it\'s \\"":"v2"}'):
+        values = {
+            name: mounts if name == "volumes" else mounts[:9] if kind == "TEXT" else 0
+            for _, name, kind, *_ in connection.execute("PRAGMA table_info(sandboxes)")
+        }
+        marks = ",".join("?" * len(values))
+        connection.execute(f"INSERT INTO sandboxes VALUES ({marks})", list(values.values()))
+    migrate(connection)
+    none, some = (json.loads(text) for (text,) in connection.execute("SELECT volumes FROM sandboxes"))
+    assert none == {}
+    expected = {"/data": "v1", "/it's \"": "v2"}
+    assert some == {path: {"volume": id_, "read_only": False} for path, id_ in expected.items()}
     connection.close()
 
 

@@ -27,7 +27,16 @@ async def made(harness: Harness, name: str = "data", team: str | None = None) ->
 
 def mounts_of(harness: Harness, sandbox: dict[str, Any]) -> dict[str, str]:
     binds = harness.machine_of(sandbox["sandbox_id"]).plan.binds
-    return {bind.target: bind.source for bind in binds if bind.shared}
+    return {bind.target: bind.source for bind in binds if bind.shared and not bind.read_only}
+
+
+def read_only_mounts_of(harness: Harness, sandbox: dict[str, Any]) -> dict[str, str]:
+    binds = harness.machine_of(sandbox["sandbox_id"]).plan.binds
+    return {bind.target: bind.source for bind in binds if bind.shared and bind.read_only}
+
+
+def shown(volume: str, *, read_only: bool = False) -> dict[str, object]:
+    return {"volume": volume, "read_only": read_only}
 
 
 @pytest.mark.parametrize("path", ["/data", "/mnt/a b", "/tmp/x", "/home/user/work", "/run/user", "/dévelop"])
@@ -84,7 +93,7 @@ async def test_what_a_sandbox_mounts_follows_it_through_all_its_states(harness: 
     volume = await made(harness)
     data = str(harness.home.volumes / volume / "data")
     sandbox = await harness.create(volumes={"/data": "data"})
-    assert sandbox["volumes"] == {"/data": volume}
+    assert sandbox["volumes"] == {"/data": shown(volume)}
     assert mounts_of(harness, sandbox) == {"/data": data}
     path = f"/v1/sandboxes/{sandbox['sandbox_id']}"
     snapshot = (await harness.ask("POST", f"{path}/snapshots", {"name": "kept"})).json
@@ -95,9 +104,43 @@ async def test_what_a_sandbox_mounts_follows_it_through_all_its_states(harness: 
     for one in (sandbox, fork, restored):
         assert mounts_of(harness, one) == {"/data": data}
     assert (await harness.ask("POST", f"{path}/rollback", {"snapshot": "kept"})).json["volumes"] == {
-        "/data": volume
+        "/data": shown(volume)
     }
     assert snapshot["sandbox_id"] == sandbox["sandbox_id"]
+
+
+@with_harness
+async def test_a_mount_stays_read_only_through_all_states(harness: Harness) -> None:
+    volume = await made(harness)
+    wanted = {"/data": {"volume": "data", "read_only": True}, "/out": "data"}
+    data = str(harness.home.volumes / volume / "data")
+    sandbox = await harness.create(volumes=wanted)
+    path = f"/v1/sandboxes/{sandbox['sandbox_id']}"
+    await harness.ask("POST", f"{path}/snapshots", {"name": "kept"})
+    (fork,) = (await harness.ask("POST", f"{path}/fork", {})).json
+    restored = await harness.create(from_snapshot="kept")
+    for state in ("suspend", "resume"):
+        assert (await harness.ask("POST", f"{path}/{state}")).status == 200
+    rolled_back = (await harness.ask("POST", f"{path}/rollback", {"snapshot": "kept"})).json
+    for one in (sandbox, fork, restored, rolled_back):
+        assert one["volumes"] == {"/data": shown(volume, read_only=True), "/out": shown(volume)}
+        assert read_only_mounts_of(harness, one) == {"/data": data}
+        assert mounts_of(harness, one) == {"/out": data}
+
+
+@with_harness
+async def test_what_a_snapshot_mounts_read_only_stays_so(harness: Harness) -> None:
+    await made(harness)
+    other = await made(harness, "other")
+    for name, was in (("reads", True), ("writes", False)):
+        sandbox = await harness.create(volumes={"/data": {"volume": "data", "read_only": was}})
+        await harness.ask("POST", f"/v1/sandboxes/{sandbox['sandbox_id']}/snapshots", {"name": name})
+        wanted = {"/data": {"volume": "other", "read_only": not was}}
+        refused = await harness.ask("POST", "/v1/sandboxes", {"from_snapshot": name, "volumes": wanted})
+        assert (refused.status, refused.json["code"]) == (400, "invalid_spec")
+        wanted = {"/data": {"volume": "other", "read_only": was}}
+        started = await harness.create(from_snapshot=name, volumes=wanted)
+        assert started["volumes"] == {"/data": shown(other, read_only=was)}
 
 
 @with_harness
@@ -107,7 +150,7 @@ async def test_a_snapshot_may_start_with_another_volume_and_with_no_other_path(h
     sandbox = await harness.create(volumes={"/data": "data"})
     await harness.ask("POST", f"/v1/sandboxes/{sandbox['sandbox_id']}/snapshots", {"name": "kept"})
     started = await harness.create(from_snapshot="kept", volumes={"/data": "other"})
-    assert started["volumes"] == {"/data": other}
+    assert started["volumes"] == {"/data": shown(other)}
     refused = await harness.ask(
         "POST", "/v1/sandboxes", {"from_snapshot": "kept", "volumes": {"/else": "other"}}
     )
@@ -280,3 +323,70 @@ async def test_a_volume_with_long_paths_deep_down_is_too_much_to_list(harness: H
     assert "characters" in refused.json["message"]
     (shown,) = (await harness.ask("GET", f"/v1/volumes/{volume}/dir?path=/&depth=1")).json
     assert shown["kind"] == "directory"
+
+
+async def put(harness: Harness, name: str, mib: int) -> tuple[int, str | None]:
+    """Upload a file of so many MiB."""
+    answer = await harness.ask("PUT", f"/v1/volumes/data/file?path={name}&replace=1", "x" * (mib << 20))
+    return answer.status, answer.json.get("code")
+
+
+@with_harness
+async def test_a_full_volume_lets_nothing_new_in_until_something_goes(harness: Harness) -> None:
+    await harness.ask("POST", "/v1/volumes", {"name": "data", "quota_mib": 4})
+    assert await put(harness, "a", 3) == (200, None)
+    assert await put(harness, "b", 2) == (429, "quota")
+    assert await put(harness, "b", 2) == (429, "quota")
+    shown_now = await harness.ask("GET", "/v1/volumes/data/dir?path=/")
+    assert [entry["name"] for entry in shown_now.json] == ["a"]
+    assert (await harness.ask("DELETE", "/v1/volumes/data/entry?path=a")).status == 204
+    assert await put(harness, "b", 2) == (200, None)
+
+
+@with_harness
+async def test_what_a_file_replaced_counts_no_more(harness: Harness) -> None:
+    await harness.ask("POST", "/v1/volumes", {"name": "data", "quota_mib": 5})
+    for _ in range(5):
+        assert await put(harness, "a", 2) == (200, None)
+    # Until it is replaced it counts beside the new one.
+    assert await put(harness, "a", 4) == (429, "quota")
+
+
+@with_harness
+async def test_a_sandbox_that_could_write_to_a_full_volume_is_not_made(harness: Harness) -> None:
+    volume = await made(harness)
+    sandbox = await harness.create(volumes={"/data": "data"})
+    reader = await harness.create(volumes={"/data": {"volume": "data", "read_only": True}})
+    await harness.ask("POST", f"/v1/sandboxes/{sandbox['sandbox_id']}/snapshots", {"name": "kept"})
+    assert await put(harness, "a", 2) == (200, None)
+    changed = await harness.ask("PUT", f"/v1/volumes/{volume}/quota", {"quota_mib": 1})
+    assert (changed.status, changed.json["quota_mib"]) == (200, 1)
+    for path, wanted in (
+        ("/v1/sandboxes", {"volumes": {"/data": "data"}}),
+        ("/v1/sandboxes", {"from_snapshot": "kept"}),
+        (f"/v1/sandboxes/{sandbox['sandbox_id']}/fork", {}),
+    ):
+        refused = await harness.ask("POST", path, wanted)
+        assert (refused.status, refused.json["code"]) == (429, "quota")
+    assert "'data'" in refused.json["message"]
+    assert (await harness.ask("POST", f"/v1/sandboxes/{reader['sandbox_id']}/fork", {})).status == 200
+    for state in ("suspend", "resume"):
+        assert (await harness.ask("POST", f"/v1/sandboxes/{sandbox['sandbox_id']}/{state}")).status == 200
+    assert (await harness.ask("PUT", "/v1/volumes/data/quota", {"quota_mib": None})).json["quota_mib"] is None
+    await harness.create(from_snapshot="kept")
+
+
+@with_harness
+async def test_a_quota_is_a_number_and_is_kept(harness: Harness) -> None:
+    for wrong in (-1, 1.5, "1", True, 1 << 40):
+        for method, path, more in (
+            ("POST", "/v1/volumes", {"name": "data"}),
+            ("PUT", "/v1/volumes/none/quota", {}),
+        ):
+            refused = await harness.ask(method, path, {**more, "quota_mib": wrong})
+            assert refused.status in (400, 404)
+    volume = await made(harness)
+    assert (await harness.ask("PUT", "/v1/volumes/data/quota", {"quota_mib": 7})).status == 200
+    await harness.crash()
+    await harness.start()
+    assert (await harness.ask("GET", f"/v1/volumes/{volume}")).json["quota_mib"] == 7

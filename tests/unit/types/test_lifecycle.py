@@ -11,7 +11,15 @@ from atoll.types import Lifecycle
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"snapshot_every_s": 0.5}, {"snapshot_every_s": "5m"}, {"snapshots_kept": 0}]
+    "wrong",
+    [
+        {"snapshot_every_s": 0.5},
+        {"snapshot_every_s": "5m"},
+        {"snapshots_kept": 0},
+        {"idle_pause_s": -1},
+        {"idle_suspend_s": "10m"},
+        {"wake_on_data": True, "auto_resume": False},
+    ],
 )
 def test_a_lifecycle_refuses_what_makes_no_sense(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidSpecError):

@@ -12,7 +12,7 @@ from atoll.cli.network import network_shown
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json
 from atoll.cli.text import moment, plain
-from atoll.types import SandboxInfo, ServiceSpec
+from atoll.types import SandboxInfo, ServiceSpec, VolumeMount
 
 
 @click.command(name="info", cls=Command)
@@ -57,6 +57,10 @@ def _service(spec: ServiceSpec) -> str:
     )
 
 
+def _mount(path: str, mount: VolumeMount) -> str:
+    return f"{mount.volume} at {path}{', read-only' if mount.read_only else ''}"
+
+
 def _lines(info: SandboxInfo) -> list[tuple[str, str]]:
     lines = [
         ("id", info.sandbox_id),
@@ -77,6 +81,8 @@ def _lines(info: SandboxInfo) -> list[tuple[str, str]]:
     ]
     if (idle := idle_shown(info)) is not None:
         lines.append(("idle" if info.state == "running" else "asleep", idle))
+    if info.wakes_at is not None:
+        lines.append(("wakes", f"at {moment(info.wakes_at)}, as a program inside wanted"))
     if info.unplugged is not None:
         lines.append(("unplugged", f"{moment(info.unplugged.at)}: {info.unplugged.reason}"))
     every_s, failed = info.lifecycle.snapshot_every_s, info.snapshot_failed
@@ -86,7 +92,7 @@ def _lines(info: SandboxInfo) -> list[tuple[str, str]]:
     if info.recovered is not None:
         lines.append(("recovered", f"{moment(info.recovered.at)}: {info.recovered}"))
     lines += [("service", _service(each)) for each in info.services]
-    lines += [("volume", f"{volume} at {path}") for path, volume in sorted(info.volumes.items())]
+    lines += [("volume", _mount(path, mount)) for path, mount in sorted(info.volumes.items())]
     lines += [("metadata", f"{key}={value}") for key, value in sorted(info.metadata.items())]
     # The values of variables may be secrets, and other people may see the screen. --json shows them.
     lines += [("env", key) for key in sorted(info.env)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from functools import partial
 
@@ -12,33 +13,67 @@ from atoll.cli.batch import for_each
 from atoll.cli.lazy import Group
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
-from atoll.cli.text import age, plain, table
+from atoll.cli.quotas import Most
+from atoll.cli.text import age, plain, size, table
 
 team_option = click.option("--team", metavar="TEAM", help="Team that owns the volumes; default: no team.")
 
 
 @click.group(name="volume", cls=Group)
 def command() -> None:
-    """Create, list and delete volumes: directories that outlive sandboxes and can appear in several of them."""
+    """Create, change, list and delete volumes: directories that outlive sandboxes and can appear in several of them."""
 
 
 @command.command(name="create")
 @click.argument("name")
+@click.option(
+    "--quota", type=Most(int), metavar="MIB", help="Let nothing new in once it uses this much disk."
+)
 @team_option
 @json_option
-def create(name: str, team: str | None, as_json: bool) -> None:
+def create(name: str, quota: float | None, team: str | None, as_json: bool) -> None:
     r"""Create an empty volume and print its id.
 
     \b
     Example:
-      atoll volume create data
+      atoll volume create data --quota 1024
       atoll create --volume data:/data
     """
-    info = Volumes.create(name, team=team)
+    info = Volumes.create(name, team=team, quota_mib=_mib(quota))
     if as_json:
         show_json(info)
     else:
         click.echo(info.volume_id)
+
+
+@command.command(name="set")
+@click.argument("volume", metavar="VOLUME")
+@click.option(
+    "--quota",
+    type=Most(int),
+    metavar="MIB",
+    required=True,
+    help="Let nothing new in once it uses this much disk; off removes the quota.",
+)
+@team_option
+@json_option
+def set_volume(volume: str, quota: float, team: str | None, as_json: bool) -> None:
+    r"""Change the quota of a volume.
+
+    A full volume takes no uploads, and no new sandbox that could write to it. Sandboxes that already have it
+    can write on.
+
+    \b
+    Example:
+      atoll volume set data --quota 2048
+    """
+    info = Volumes.set_quota(volume, _mib(quota), team=team)
+    if as_json:
+        show_json(info)
+
+
+def _mib(quota: float | None) -> int | None:
+    return None if quota is None or quota == math.inf else int(quota)
 
 
 @command.command(name="ls")
@@ -57,10 +92,16 @@ def list_volumes(team: str | None, as_json: bool) -> None:
         return
     now_s = time.time()
     rows = [
-        [info.volume_id, plain(info.name), plain(info.team or "-"), age(info.created_at, now_s)]
+        [
+            info.volume_id,
+            plain(info.name),
+            plain(info.team or "-"),
+            "-" if info.quota_mib is None else size(info.quota_mib << 20),
+            age(info.created_at, now_s),
+        ]
         for info in infos
     ]
-    click.echo(table(["ID", "NAME", "TEAM", "AGE"], rows))
+    click.echo(table(["ID", "NAME", "TEAM", "QUOTA", "AGE"], rows))
 
 
 @command.command(name="delete")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -52,20 +53,23 @@ class CheckpointFiles:
         into: The directory.
         flushed: Whether ``sync`` will be called. A thread then flushes from the start. Otherwise the disk
             would be idle while the sentry writes, and a checkpoint would take half as long again.
+        earlier: Files of earlier checkpoints that are passed with them.
 
     Attributes:
         prepared: The file already has pages.
         reserved: The file has only reserved space.
     """
 
-    def __init__(self, into: Path, *, flushed: bool) -> None:
+    def __init__(self, into: Path, *, flushed: bool, earlier: Sequence[Path] = ()) -> None:
         self._into = into
+        self._earlier = earlier
         self._flushed = flushed
         self.fds: list[int] = []
         pages = into / NAMES[-1]
         there = pages.exists()
-        self.prepared = there and pages.stat().st_size > 0
-        self.reserved = there and not self.prepared
+        # What is in memory has only been reserved.
+        self.reserved = pages.is_symlink()
+        self.prepared = there and not self.reserved
         self._written = threading.Event()
         self._failure: OSError | None = None
         self._flusher = threading.Thread(target=self._flush, name="checkpoint-flush")
@@ -74,6 +78,8 @@ class CheckpointFiles:
         try:
             for name in NAMES:
                 self.fds.append(open_new(self._into / name, or_old=self._has_pages and name == NAMES[-1]))
+            for path in self._earlier:
+                self.fds.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
             if self._flushed:
                 self._flusher.start()
         except BaseException:
@@ -113,7 +119,7 @@ class CheckpointFiles:
     def _flush(self) -> None:
         try:
             while not self._written.wait(_PAUSE_S):
-                syscalls.begin_flush(self.fds[-1])
+                syscalls.begin_flush(self.fds[len(NAMES) - 1])
         except OSError as error:
             # Where a container's rules forbid this call, flushing does not start early.
             if error.errno not in (errno.ENOSYS, errno.EPERM):

@@ -41,7 +41,7 @@ from atoll.types import Limits, from_json
 
 # The build reads the version from here. A checkpoint restores only under the version that wrote it, so change
 # this when the state that runsc saves changes.
-RUNSC_VERSION = "atoll-20260905.6"
+RUNSC_VERSION = "atoll-20260905.7"
 
 # The sentry moves its stdio to descriptors from 253 on. In a process with threads, the kernel takes 10 ms to
 # grow the descriptor table, and a child starts with a table as large as its parent's. So runsc gets a high
@@ -96,14 +96,14 @@ class GvisorEngine(Engine, OwnDisk):
         except BaseException:
             await to_the_end(_remove_remains(plan, cgroup))
             raise
-        machine = GvisorMachine(
-            plan.machine_id, plan.state_dir, HostParts(sentry, gofer, cgroup, plan.limits)
-        )
+        parts = HostParts(sentry, gofer, cgroup, plan.limits)
+        machine = GvisorMachine(plan.machine_id, plan.state_dir, parts, earlier_pages=plan.earlier_pages)
         control = ControlSocket(Places(plan.state_dir).control_socket(plan.machine_id))
         try:
             # The specification has these limits too, but a runsc kept from an earlier version does not read
             # them there.
             await limit_guest(control, plan.limits, plan.keep_free_percent)
+            await to_the_end(asyncio.to_thread(machine.earlier.keep, plan.checkpoint))
         except BaseException as error:
             ended = isinstance(error, EngineError) and await sentry.ends_within(_NOTICED_S)
             await to_the_end(machine.kill())
@@ -246,7 +246,8 @@ class GvisorEngine(Engine, OwnDisk):
         gofer = HostProcess.find(found.gofer_pid, found.gofer_started)
         parts = HostParts(sentry, gofer, cgroup, found.limits)
         place = None if found.place is None else Path(found.place)
-        machine = GvisorMachine(found.machine_id, Path(found.state_dir), parts, place)
+        earlier = None if found.earlier_pages is None else Path(found.earlier_pages)
+        machine = GvisorMachine(found.machine_id, Path(found.state_dir), parts, place, earlier)
         if sentry is None or gofer is None:
             await machine.kill()
             return None

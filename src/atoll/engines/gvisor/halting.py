@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from atoll.engines.gvisor.record import MachineRecord
 from atoll.errors import EngineError
-from atoll.host import CgroupRoot, children_by_parent, process_alive, start_ticks, stop_process
+from atoll.host import (
+    CgroupRoot,
+    children_by_parent,
+    process_alive,
+    stands_still,
+    start_ticks,
+    stop_process,
+)
 
-# A process may start another one until it has been stopped itself.
-_ROUNDS = 100
+# Of all together: a process may start another one until it stands still.
+_STOP_S = 10.0
+# For one that the host's kernel holds: then it does not start a process, but waits for one.
+_HELD_S = 1.0
+_LOOK_S = 0.001
 
 
 def halt(found: MachineRecord, cgroups: CgroupRoot | None) -> list[tuple[int, int]]:
@@ -30,16 +41,20 @@ def stop_tree(pid: int, started_ticks: int) -> list[tuple[int, int]]:
     """Stop a process and all its descendants by signals, and return their pids and start ticks.
 
     Raises:
-        EngineError: They start new processes faster than these can be stopped.
+        EngineError: They do not all stand still after 10 s, as when they start new ones faster than these are stopped.
     """
     stopped: dict[int, int] = {}
     if stop_process(pid, started_ticks):
         stopped[pid] = started_ticks
-    for _ in range(_ROUNDS):
+    began_s = time.monotonic()
+    while (took_s := time.monotonic() - began_s) < _STOP_S:
+        # Before the look: what stands still then has started nothing that the look misses.
+        still = all(stands_still(one, held=took_s > _HELD_S) for one in stopped)
         new = {one: ticks for one, ticks in _descendants(pid) if one not in stopped}
-        if not new:
+        if still and not new:
             return list(stopped.items())
         stopped |= {one: ticks for one, ticks in new.items() if stop_process(one, ticks)}
+        time.sleep(_LOOK_S)
     raise EngineError(f"the processes below {pid} cannot all be stopped")
 
 

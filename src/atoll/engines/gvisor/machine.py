@@ -12,6 +12,7 @@ from typing import NamedTuple
 from atoll.engines.base import Machine, MachineStats
 from atoll.engines.gvisor.checkpoint_files import NAMES, CheckpointFiles, give_back_rest, open_new, reserve
 from atoll.engines.gvisor.disk_budget import GvisorDiskBudget
+from atoll.engines.gvisor.earlier_pages import EarlierPages, take_back
 from atoll.engines.gvisor.files import Files
 from atoll.engines.gvisor.launch import is_full
 from atoll.engines.gvisor.limiting import limit_guest
@@ -56,17 +57,27 @@ class GvisorMachine(GvisorDiskBudget, Machine):
 
     Args:
         place: Where its root is mounted for it alone, if it was a prestarted machine.
+        earlier_pages: See ``MachinePlan``.
     """
 
-    def __init__(self, machine_id: str, state_dir: Path, parts: HostParts, place: Path | None = None) -> None:
+    def __init__(
+        self,
+        machine_id: str,
+        state_dir: Path,
+        parts: HostParts,
+        place: Path | None = None,
+        earlier_pages: Path | None = None,
+    ) -> None:
         self.machine_id = machine_id
         self.place = place
+        self.earlier = EarlierPages(earlier_pages)
         self._state_dir = state_dir
         self._places = Places(state_dir)
         self._sentry, self._limits = parts.sentry, parts.limits
         self._control = PausingControl(self._places.control_socket(machine_id), parts.cgroup)
         self._late = False
         self._reserved: Path | None = None
+        self._refers: Path | None = None
         self._killing = asyncio.Lock()
         self._killed = False
         self.cgroup = parts.cgroup
@@ -90,13 +101,16 @@ class GvisorMachine(GvisorDiskBudget, Machine):
         self._late = await asyncio.to_thread(self._may_be_copied)
         await to_the_end(self._checkpoint(into, durable=False))
 
-    async def prepare(self, into: Path | None = None, *, room: Path | None = None) -> None:
+    async def prepare(
+        self, into: Path | None = None, *, room: Path | None = None, read: bool = False
+    ) -> None:
         """See ``LazyMemory.prepare``."""
         # A pause would otherwise wait for the pages of a checkpoint that is no longer needed.
         with contextlib.suppress(EngineError):
             await self._control.call("containerManager.WaitPages", timeout_s=CHECKPOINT_TIMEOUT_S)
-        # Memory that is still in the file of a restore counts as memory too.
-        await self._control.call("containerManager.ReadPages", timeout_s=CHECKPOINT_TIMEOUT_S)
+        if read or self.earlier.directory is None:
+            # Memory that is still in the file of a restore counts as memory too.
+            await self._control.call("containerManager.ReadPages", timeout_s=CHECKPOINT_TIMEOUT_S)
         if into is not None and room is not None:
             used = self.memory_bytes() or 0
             await asyncio.to_thread(reserve, room / NAMES[-1], used + used // 8 + SPARE_BYTES)
@@ -104,14 +118,16 @@ class GvisorMachine(GvisorDiskBudget, Machine):
             return
         if into is None or not await asyncio.to_thread(self._may_be_copied):
             return
-        pages = open_new(into / NAMES[-1])
-        try:
+        with contextlib.ExitStack() as stack:
+            fds = [open_new(into / NAMES[-1])]
+            stack.callback(os.close, fds[0])
+            for path in await asyncio.to_thread(self.earlier.offer, into):
+                fds.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+                stack.callback(os.close, fds[-1])
             with _telling_of_a_full_disk(into):
                 await self._control.call(
-                    "containerManager.SavePages", {}, fds=[pages], timeout_s=CHECKPOINT_TIMEOUT_S
+                    "containerManager.SavePages", {}, fds=fds, timeout_s=CHECKPOINT_TIMEOUT_S
                 )
-        finally:
-            os.close(pages)
 
     async def written(self, *, restorable: bool = False) -> bool:
         """See ``LazyMemory.written``."""
@@ -121,6 +137,7 @@ class GvisorMachine(GvisorDiskBudget, Machine):
             return False
         if self._late:  # otherwise the sentry would report an earlier late checkpoint
             await self._wait("containerManager.WaitPages")
+            await self._refer()
         reserved, self._reserved = self._reserved, None
         if reserved is not None:
             await asyncio.to_thread(give_back_rest, reserved)
@@ -130,6 +147,20 @@ class GvisorMachine(GvisorDiskBudget, Machine):
         with _telling_of_a_full_disk(self._state_dir):
             await self._control.call(method, timeout_s=CHECKPOINT_TIMEOUT_S)
 
+    async def _refer(self) -> None:
+        """Keep of the last checkpoint only what it needs, and have the next one refer to it."""
+        into, self._refers = self._refers, None
+        if into is None:
+            return
+        used: list[int] = await self._control.call("containerManager.UsedBases") or []
+
+        def settle() -> None:
+            take_back(into, used)
+            self.earlier.keep(into)
+
+        # Otherwise the directory could come back after the machine's end.
+        await to_the_end(asyncio.to_thread(settle))
+
     def _may_be_copied(self) -> bool:
         """Whether a second copy of its memory fits: pages that the guest writes meanwhile are copied."""
         used = self.memory_bytes()
@@ -138,14 +169,21 @@ class GvisorMachine(GvisorDiskBudget, Machine):
         return fits_twice(used, _memory_bytes(self._limits), read_memory().available_bytes)
 
     async def _checkpoint(self, into: Path, *, durable: bool) -> None:
+        self._refers = None
         if durable:
             await self._assert_room(into)
-        with CheckpointFiles(into, flushed=durable) as files:
+        has_pages = await asyncio.to_thread((into / NAMES[-1]).exists)
+        earlier = [] if has_pages else await asyncio.to_thread(self.earlier.offer, into)
+        with CheckpointFiles(into, flushed=durable, earlier=earlier) as files:
             self._reserved = into / NAMES[-1] if files.reserved else None
             late = "growing" if files.reserved else "late"
             pages = "since" if files.prepared else late if self._late else "now"
+            metadata = {"compression": "none", "pages": pages}
+            if self.earlier.directory is not None and not files.reserved:
+                metadata["refers"] = "true"
+                self._refers = into
             argument = {
-                "metadata": {"compression": "none", "pages": pages},
+                "metadata": metadata,
                 "have_pages_file": True,
                 "Resume": True,
                 "app_mf_exclude_committed_zero_pages": True,
@@ -158,9 +196,12 @@ class GvisorMachine(GvisorDiskBudget, Machine):
                         fds=files.fds,
                         timeout_s=CHECKPOINT_TIMEOUT_S,
                     )
+                if not self._late or files.prepared:
+                    await self._refer()
                 if durable:
                     await asyncio.to_thread(files.sync)
             except BaseException:
+                self._refers = None
                 # In another thread, because everything else waits for this one.
                 await to_the_end(asyncio.to_thread(files.end_flusher))
                 raise
@@ -290,7 +331,15 @@ class GvisorMachine(GvisorDiskBudget, Machine):
         sentry, gofer = self._sentry, self.files.gofer
         if sentry is None or gofer is None:
             raise EngineError(f"the machine {self.machine_id} has ended")
-        return record_of(self.machine_id, self._state_dir, sentry, gofer, self._limits, self.place)
+        return record_of(
+            self.machine_id,
+            self._state_dir,
+            sentry,
+            gofer,
+            self._limits,
+            self.place,
+            self.earlier.directory,
+        )
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from ipaddress import ip_interface
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from atoll.engines.base import MachinePlan, PrestartedMachine, PrestartPlan, Uplink
 from atoll.engines.gvisor.checkpoint_files import NAMES
 from atoll.engines.gvisor.control import ControlSocket, RefusedCallError
+from atoll.engines.gvisor.earlier_pages import bases_of
 from atoll.engines.gvisor.launch import START_TIMEOUT_S
 from atoll.engines.gvisor.machine import GvisorMachine, HostParts
 from atoll.engines.gvisor.places import Places
@@ -70,13 +71,21 @@ class GvisorPrestarted(PrestartedMachine):
         except (AtollError, OSError) as error:
             raise PrestartedLostError(str(error)) from error
         await self._restore(plan)
+        self.machine.earlier.directory = plan.earlier_pages
+        await to_the_end(asyncio.to_thread(self.machine.earlier.keep, plan.checkpoint))
         return self.machine
 
     async def _restore(self, plan: MachinePlan) -> None:
         assert plan.checkpoint is not None, "there is nothing to restore"
-        argument = {"HavePagesFile": True, "Background": True, "Late": late_spec(plan)}
+        bases = bases_of(plan.checkpoint)
+        argument = {
+            "HavePagesFile": True,
+            "Background": True,
+            "Bases": list(bases),
+            "Late": late_spec(plan),
+        }
         try:
-            with _opened(plan.checkpoint, Places(plan.state_dir).console) as fds:
+            with _opened(plan.checkpoint, bases.values(), Places(plan.state_dir).console) as fds:
                 await self._control.call(
                     "containerManager.Restore", argument, fds=fds, timeout_s=START_TIMEOUT_S
                 )
@@ -118,11 +127,12 @@ def mount_root(plan: MachinePlan, place: Path) -> None:
 
 
 @contextlib.contextmanager
-def _opened(checkpoint: Path, console: Path) -> Iterator[list[int]]:
+def _opened(checkpoint: Path, bases: Iterable[Path], console: Path) -> Iterator[list[int]]:
     with contextlib.ExitStack() as stack:
         fds = []
         for path, flags in (
             *((checkpoint / name, os.O_RDONLY) for name in NAMES),
+            *((path, os.O_RDONLY) for path in bases),
             (console, os.O_WRONLY | os.O_CREAT | os.O_APPEND),
         ):
             fds.append(os.open(path, flags | os.O_CLOEXEC, 0o600))

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -20,6 +21,9 @@ END_TIMEOUT_S = 60.0
 _PROC = Path("/proc")
 # Commands of runsc. The machine's own processes have the commands `boot` and `gofer`.
 _STARTS = frozenset((b"run", b"restore", b"create"))
+_STUB = b"exe\n"
+_LOOK_S = 0.001
+_LOOKS = 20
 
 
 class HostProcess:
@@ -110,6 +114,29 @@ async def end_processes(processes: Sequence[HostProcess]) -> None:
         process.close()
 
 
+def _command_line(entry: Path) -> bytes:
+    """A program has none for a moment while it begins another one: whoever looks then would miss it."""
+    for _ in range(_LOOKS):
+        line = (entry / "cmdline").read_bytes()
+        if line or not _is_changing(entry):
+            return line
+        time.sleep(_LOOK_S)
+    return b""
+
+
+def _is_changing(entry: Path) -> bool:
+    """Whether it may be a program that begins another one.
+
+    Threads of the host's kernel and zombies have no program. The many processes in which gVisor runs the programs
+    inside never have a command line.
+    """
+    try:
+        (entry / "exe").readlink()
+        return (entry / "comm").read_bytes() != _STUB
+    except OSError:
+        return False
+
+
 def _pids_of_bundle(bundle: Path) -> Iterator[tuple[int, list[bytes]]]:
     """Yield the pid and the command line of each process that has the bundle on its command line."""
     path = os.fsencode(bundle)
@@ -118,7 +145,7 @@ def _pids_of_bundle(bundle: Path) -> Iterator[tuple[int, list[bytes]]]:
         if not entry.name.isdigit():
             continue
         try:
-            arguments = (entry / "cmdline").read_bytes().split(b"\0")
+            arguments = _command_line(entry).split(b"\0")
         except (FileNotFoundError, ProcessLookupError):
             continue
         if not wanted.isdisjoint(arguments):

@@ -18,7 +18,7 @@ class MachineRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Where a machine is.
 
     ``*_started`` are ticks since boot, which tell a process from a later one with the same pid. ``place`` is
-    where its root appears if it was a prestarted machine.
+    where its root appears if it was a prestarted machine. ``earlier_pages`` is as in ``MachinePlan``.
     """
 
     machine_id: str
@@ -29,6 +29,7 @@ class MachineRecord(msgspec.Struct, frozen=True, kw_only=True):
     gofer_started: int
     limits: Limits = Limits()
     place: str | None = None
+    earlier_pages: str | None = None
 
     def encode(self) -> bytes:
         """Return the record as JSON."""
@@ -42,6 +43,7 @@ def record_of(
     gofer: HostProcess,
     limits: Limits,
     place: Path | None,
+    earlier_pages: Path | None = None,
 ) -> bytes:
     """Return the record of a machine with these processes, see ``Machine.record``."""
     return MachineRecord(
@@ -53,6 +55,7 @@ def record_of(
         gofer_started=gofer.started_ticks,
         limits=limits,
         place=None if place is None else str(place),
+        earlier_pages=None if earlier_pages is None else str(earlier_pages),
     ).encode()
 
 

@@ -20,6 +20,10 @@ from atoll.types import from_json
 # processors for its first answer.
 _READ_AHEAD = "atoll.read-ahead-after-ms"
 _PAGES_GROW = "atoll.pages-grow"
+# Later checkpoints refer to the files of the one that it is restored from, see native/patches/earlier-pages.
+_REFERS = "atoll.refers"
+# What the guest waited for after it last woke is read ahead, see native/patches/touched-pages.
+_READ_TOUCHED = "atoll.read-touched"
 _READ_AHEAD_MS = 300
 _NEVER = -1
 # The sentry gets it before there is a guest, see native/patches/limits.
@@ -93,14 +97,26 @@ def _mounts(plan: MachinePlan) -> list[dict[str, Any]]:
 
 def _bind(bind: Bind) -> dict[str, Any]:
     # Every mount except the root asks the host again each time: --file-access-mounts=shared.
-    options = ["rbind", "rw", "nosuid", "nodev"] if bind.shared else ["rbind", "ro"]
+    # The gofer mounts it with these options for itself, and its files are the only ones that the sentry gets:
+    # with "ro" the host refuses writes even from a sentry that the guest has taken over.
+    if not bind.shared:
+        options = ["rbind", "ro"]
+    elif bind.read_only:
+        # Not "rbind": a mount of the host below it would stay writable.
+        options = ["bind", "ro", "nosuid", "nodev"]
+    else:
+        options = ["rbind", "rw", "nosuid", "nodev"]
     return {"destination": bind.target, "type": "bind", "source": bind.source, "options": options}
 
 
 def _annotations(plan: MachinePlan) -> dict[str, str]:
+    refers = plan.earlier_pages is not None
     return {
-        _READ_AHEAD: str(_READ_AHEAD_MS if plan.read_ahead else _NEVER),
+        # What is not read now need not be compared later either.
+        _READ_AHEAD: str(_READ_AHEAD_MS if plan.read_ahead and not refers else _NEVER),
+        _READ_TOUCHED: str(plan.read_ahead and refers).lower(),
         _PAGES_GROW: str(plan.being_written).lower(),
+        _REFERS: str(refers).lower(),
     }
 
 

@@ -32,8 +32,10 @@ from atoll.types import (
     SandboxState,
     ServiceSpec,
     SnapshotInfo,
+    VolumeMount,
     check_text,
     copied,
+    copied_volumes,
     users_attributes,
 )
 
@@ -76,7 +78,7 @@ class AsyncOpening(AsyncReaching):
         trust_host_ca: bool | None = None,
         timeout_s: float | None = None,
         lifecycle: Lifecycle | None = None,
-        volumes: Mapping[str, str] | None = None,
+        volumes: Mapping[str, str | VolumeMount] | None = None,
         team: str | None = None,
         attributes: Mapping[str, str] | None = None,
         ports: Ports = "open",
@@ -117,7 +119,8 @@ class AsyncOpening(AsyncReaching):
                 ``lifecycle=Lifecycle(timeout_s=…)``. Give ``lifecycle`` instead for another end, such as
                 ``on_timeout="suspend"``.
             lifecycle: How long the sandbox may run, and what happens then. None means without limit.
-            volumes: Maps each absolute path inside to the name of the volume that appears there.
+            volumes: Maps each absolute path inside to the volume that appears there: its name, or
+                ``VolumeMount("NAME", read_only=True)``.
             team: The team that owns the sandbox; None means no team.
             attributes: Values stored for the calling program and returned by ``info`` and ``list``. Names
                 that begin with ``atoll.`` are reserved and refused. Forks do not inherit names that begin
@@ -153,7 +156,7 @@ class AsyncOpening(AsyncReaching):
             HostError: The host lacks something that atoll needs; `atoll doctor` says what.
             NoSpaceError: The disk under the home is full.
             TeamNotFoundError: There is no such team.
-            QuotaError: The team's quota allows no more.
+            QuotaError: The team's quota allows no more, or a volume that it could write to is full.
         """
         if foreign:
             raise foreign_argument(cls.create, foreign)
@@ -171,7 +174,7 @@ class AsyncOpening(AsyncReaching):
             start=start,
             trust_host_ca=trust_host_ca,
             lifecycle=lease_of(lifecycle, timeout_s),
-            volumes=copied("volumes", volumes),
+            volumes=copied_volumes(volumes),
             team=team,
             attributes=users_attributes(attributes),
             idempotency_key=idempotency_key,

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import contextlib
 
-from atoll.protocol import VolumeRequest
+from atoll.protocol import VolumeQuotaRequest, VolumeRequest
 from atoll.sdk._sync.link import Link, ref
 from atoll.sdk._sync.volumefiles import VolumeFiles
-from atoll.types import VolumeInfo
+from atoll.types import VolumeInfo, check_volume_quota
 
 _Volumes = list[VolumeInfo]
 
@@ -21,20 +21,23 @@ class Volumes:
     """
 
     @staticmethod
-    def create(name: str, *, team: str | None = None) -> VolumeInfo:
+    def create(name: str, *, team: str | None = None, quota_mib: int | None = None) -> VolumeInfo:
         """Make an empty volume.
 
         Args:
             name: 1 to 128 letters, digits, ``-`` and ``_``.
             team: The team that owns the volume.
+            quota_mib: See ``set_quota``.
 
         Raises:
-            InvalidSpecError: The name is invalid.
+            InvalidSpecError: The name or the quota is invalid.
             NameTakenError: Another volume of the team has that name.
             NoSpaceError: The disk under the home is full.
         """
+        check_volume_quota(quota_mib)
+        body = VolumeRequest(name=name, team=team, quota_mib=quota_mib)
         with contextlib.closing(Link()) as link:
-            return link.call("POST", "/v1/volumes", VolumeInfo, VolumeRequest(name=name, team=team))
+            return link.call("POST", "/v1/volumes", VolumeInfo, body)
 
     @staticmethod
     def list(*, team: str | None = None) -> _Volumes:
@@ -52,6 +55,26 @@ class Volumes:
         with contextlib.closing(Link()) as link:
             path = f"/v1/volumes/{ref(id_or_name)}{team_query(team)}"
             return link.call("GET", path, VolumeInfo)
+
+    @staticmethod
+    def set_quota(id_or_name: str, quota_mib: int | None, *, team: str | None = None) -> VolumeInfo:
+        """Replace the quota of a volume: how much disk it may use before nothing new is let in.
+
+        A volume that is full takes no uploads, and no new sandbox or fork that could write to it. Sandboxes
+        that already have it can write on, past the quota, and can remove files.
+
+        Args:
+            quota_mib: In MiB. None is no quota.
+
+        Raises:
+            InvalidSpecError: The quota is invalid.
+            VolumeNotFoundError: No volume has that id or name.
+        """
+        check_volume_quota(quota_mib)
+        with contextlib.closing(Link()) as link:
+            path = f"/v1/volumes/{ref(id_or_name)}/quota{team_query(team)}"
+            body = VolumeQuotaRequest(quota_mib=quota_mib)
+            return link.call("PUT", path, VolumeInfo, body, repeatable=True)
 
     @staticmethod
     def delete(id_or_name: str, *, team: str | None = None) -> None:

@@ -83,7 +83,11 @@ async def _naming(infos: list[SandboxInfo], team: str) -> list[SandboxInfo]:
     names = {volume.volume_id: volume.name for volume in await AsyncVolumes.list(team=team)}
     return [
         msgspec.structs.replace(
-            info, volumes={path: names.get(volume, volume) for path, volume in info.volumes.items()}
+            info,
+            volumes={
+                path: msgspec.structs.replace(mount, volume=names.get(mount.volume, mount.volume))
+                for path, mount in info.volumes.items()
+            },
         )
         for info in infos
     ]

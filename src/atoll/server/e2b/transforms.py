@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from atoll.policy import matches_host, plain_pattern
+from atoll.policy import is_internal, matches_host, plain_pattern
 from atoll.server.e2b.answers import Refusal
 from atoll.server.e2b.wire import NetworkRule
-from atoll.types import HOST_NAME, Inject, Rule
+from atoll.types import Inject, Rule
 
 NO_IDENTITY = "Sandbox IAM workload tokens are not available for your team."
 _HOSTS_MOST = 10
@@ -106,8 +106,8 @@ def _host(domain: str) -> str:
     if len(domain) > _HOST_CHARS_MOST:
         raise Refusal(400, f'Rule domain "{domain}" exceeds maximum length of {_HOST_CHARS_MOST} characters.')
     host = plain_pattern(domain)
-    # a rule that names this host would open ports of its loopback interface
-    if host is None or host in ("*", HOST_NAME):
+    # a rule that names this host, or a sandbox, would open ports of it
+    if host is None or host == "*" or is_internal(host):
         raise Refusal(400, f'Rule domain "{domain}" is not a valid domain name.')
     return host
 

@@ -113,7 +113,9 @@ class Views:
             "envd_version": ENVD_VERSION,
             "alias": attributes.alias or UNSET,
             "metadata": info.metadata,
-            "volume_mounts": [VolumeMount(name=name, path=path) for path, name in info.volumes.items()],
+            "volume_mounts": [
+                VolumeMount(name=mount.volume, path=path) for path, mount in info.volumes.items()
+            ],
         }
 
 

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Sequence
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from atoll.errors import AtollError, InvalidSpecError, TemplateBuildError
 from atoll.host import Home
@@ -21,7 +20,7 @@ from atoll.server.e2b.answers import read_body
 from atoll.server.remote.answering import answering, told
 from atoll.server.remote.asked import Asked
 from atoll.server.remote.build_specs import BUILD_MOST_S, build_spec, uploads_of
-from atoll.server.remote.leaving import disconnected
+from atoll.server.remote.streaming import StreamedAnswer
 from atoll.server.settings import Settings
 from atoll.types import BuildInfo, BuildLine, as_json
 
@@ -75,7 +74,7 @@ def build_routes(
     ]
 
 
-class _Followed(Response):
+class _Followed(StreamedAnswer):
     """Tells a client how its build goes. A client that leaves cancels the build.
 
     Args:
@@ -84,31 +83,17 @@ class _Followed(Response):
     """
 
     def __init__(self, begun: Begun, lines: asyncio.Queue[BuildLine]) -> None:
+        super().__init__(200, [(b"content-type", b"application/x-ndjson")])
         self._begun = begun
         self._lines = lines
-        self.status_code = 200
-        self.background = None
-        self.raw_headers = [(b"content-type", b"application/x-ndjson")]
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sending = asyncio.ensure_future(self._send(send))
-        leaving = asyncio.ensure_future(disconnected(receive))
-        try:
-            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                sending.result()
-        finally:
-            leaving.cancel()
-            sending.cancel()
-            self._begun.task.cancel()
+    def end(self) -> None:
+        self._begun.task.cancel()
 
-    async def _send(self, send: Send) -> None:
+    async def pieces(self) -> AsyncIterator[bytes]:
         home = str(Home.default().path).encode()
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async for news in self._news():
-            data = b"\n" if news is None else as_json(news).replace(home, b"HOME") + b"\n"
-            await send({"type": "http.response.body", "body": data, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+            yield b"\n" if news is None else as_json(news).replace(home, b"HOME") + b"\n"
 
     async def _news(self) -> AsyncIterator[BuildNews | None]:
         """Iterate over what happens. None is a sign of life, after which a client knows that the server is there."""

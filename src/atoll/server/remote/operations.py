@@ -246,6 +246,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/v1/volumes", (_team,)),
     Operation("GET", _VOLUME, (_team,)),
     Operation("DELETE", _VOLUME, (_team,)),
+    Operation("PUT", f"{_VOLUME}/quota", (_team,)),
     Operation("GET", f"{_VOLUME}/entry", (_team,), ("path",)),
     Operation("POST", f"{_VOLUME}/entry", (_team,), ("path",)),
     Operation("DELETE", f"{_VOLUME}/entry", (_team,), ("path",)),

@@ -15,7 +15,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import Receive, Scope, Send
 
 from atoll.errors import NotFoundError
 from atoll.host import Home
@@ -39,6 +38,7 @@ from atoll.server.remote.builds import build_routes
 from atoll.server.remote.dial import dial_route
 from atoll.server.remote.leaving import disconnected
 from atoll.server.remote.operations import OPERATIONS, Operation
+from atoll.server.remote.streaming import StreamedAnswer
 from atoll.server.settings import Settings
 from atoll.server.tokens import Tokens
 from atoll.types import TeamInfo, as_json
@@ -174,38 +174,22 @@ async def _passed(
     return _Relayed(answer)
 
 
-class _Relayed(Response):
+class _Relayed(StreamedAnswer):
     """The supervisor's answer, passed on as it arrives."""
 
     def __init__(self, answer: Any) -> None:
-        self._answer = answer
-        self.status_code = answer.status
-        self.background = None
-        self.raw_headers = [
+        kept = [
             (name.encode("latin-1"), answer.headers[name].encode("latin-1"))
             for name in _KEPT_HEADERS
             if name in answer.headers and not (name == "content-length" and answer.status >= 400)
         ]
+        super().__init__(answer.status, kept)
+        self._answer = answer
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sending = asyncio.ensure_future(self._send(send))
-        leaving = asyncio.ensure_future(disconnected(receive))
-        try:
-            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                sending.result()
-        finally:
-            leaving.cancel()
-            sending.cancel()
-            self._answer.close()
+    def end(self) -> None:
+        self._answer.close()
 
-    async def _send(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async for data in self._pieces():
-            await send({"type": "http.response.body", "body": data, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _pieces(self) -> AsyncIterator[bytes]:
+    async def pieces(self) -> AsyncIterator[bytes]:
         kind = self._answer.headers.get("content-type", "")
         hides = self.status_code >= 400 or "ndjson" in kind
         if not hides:

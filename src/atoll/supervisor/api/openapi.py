@@ -112,6 +112,7 @@ OPERATIONS = (
     Operation("get", "/v1/volumes", "All volumes, or one team's", None, list[types.VolumeInfo]),
     Operation("get", "/v1/volumes/{ref}", "One volume, by id or name", None, types.VolumeInfo),
     Operation("delete", "/v1/volumes/{ref}", "Erase it"),
+    Operation("put", f"{_VOLUME}/quota", "Replace its quota", protocol.VolumeQuotaRequest, types.VolumeInfo),
     Operation(
         "post",
         "/v1/snapshots/{ref}/template",
@@ -249,6 +250,7 @@ _QUERY = {
     "/v1/resolved": ("ref", "team"),
     f"{_ONE}/stats/history": ("start", "end"),
     _VOLUME: ("team",),
+    f"{_VOLUME}/quota": ("team",),
     f"{_VOLUME}/entry": ("path", "team"),
     f"{_VOLUME}/dir": ("path", "team", "depth", "parents", "mode", "uid", "gid"),
     f"{_VOLUME}/file": ("path", "team", "parents", "replace", "mode", "uid", "gid"),

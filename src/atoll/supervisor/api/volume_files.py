@@ -18,22 +18,25 @@ from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.storage.volume_files import VolumeFiles
 from atoll.supervisor.storage.volumes import Volumes
 from atoll.supervisor.tenants.quotas import TeamQuotas
+from atoll.supervisor.tenants.volume_quotas import VolumeQuotas
 
 _ONE = "/v1/volumes/{ref}"
 _DIGITS_MOST = 10
 _CHECK_BYTES = 64 << 20
 
 
-def volume_file_routes(*, volumes: Volumes, quotas: TeamQuotas, keeper: Keeper, tasks: Tasks) -> list[Route]:
+def volume_file_routes(
+    *, volumes: Volumes, volume_quotas: VolumeQuotas, quotas: TeamQuotas, keeper: Keeper, tasks: Tasks
+) -> list[Route]:
     """Everything under ``/v1/volumes/REF``: entries, directories and the contents of files."""
     return [
-        *_entry_routes(volumes, tasks),
-        *_directory_routes(volumes, tasks),
-        *_file_routes(volumes, quotas, keeper),
+        *_entry_routes(volumes, volume_quotas, tasks),
+        *_directory_routes(volumes, volume_quotas, tasks),
+        *_file_routes(volumes, volume_quotas, quotas, keeper),
     ]
 
 
-def _entry_routes(volumes: Volumes, tasks: Tasks) -> list[Route]:
+def _entry_routes(volumes: Volumes, volume_quotas: VolumeQuotas, tasks: Tasks) -> list[Route]:
     async def stat(request: Request) -> Response:
         return json_answer(await _files(volumes, request).stat(_path(request)))
 
@@ -47,10 +50,13 @@ def _entry_routes(volumes: Volumes, tasks: Tasks) -> list[Route]:
         return await answer(request, tasks, work)
 
     async def delete(request: Request) -> Response:
-        files = _files(volumes, request)
+        row = _volume(volumes, request)
 
         async def work(_: Report) -> None:
-            await files.remove(_path(request))
+            try:
+                await volumes.files(row).remove(_path(request))
+            finally:
+                volume_quotas.changed(row.volume_id)
 
         return await answer(request, tasks, work)
 
@@ -61,16 +67,17 @@ def _entry_routes(volumes: Volumes, tasks: Tasks) -> list[Route]:
     ]
 
 
-def _directory_routes(volumes: Volumes, tasks: Tasks) -> list[Route]:
+def _directory_routes(volumes: Volumes, volume_quotas: VolumeQuotas, tasks: Tasks) -> list[Route]:
     async def listed(request: Request) -> Response:
         depth = _number(request, "depth")
         return json_answer(await _files(volumes, request).list(_path(request), 1 if depth is None else depth))
 
     async def make(request: Request) -> Response:
-        files = _files(volumes, request)
+        row = _volume(volumes, request)
 
         async def work(_: Report) -> object:
-            return await files.mkdir(
+            await volume_quotas.check(row)
+            return await volumes.files(row).mkdir(
                 _path(request),
                 parents=bool(_number(request, "parents")),
                 mode=_number(request, "mode"),
@@ -82,7 +89,9 @@ def _directory_routes(volumes: Volumes, tasks: Tasks) -> list[Route]:
     return [Route(f"{_ONE}/dir", listed), Route(f"{_ONE}/dir", make, methods=["POST"])]
 
 
-def _file_routes(volumes: Volumes, quotas: TeamQuotas, keeper: Keeper) -> list[Route]:
+def _file_routes(
+    volumes: Volumes, volume_quotas: VolumeQuotas, quotas: TeamQuotas, keeper: Keeper
+) -> list[Route]:
     async def read(request: Request) -> Response:
         pieces = _files(volumes, request).read(_path(request))
         # A file that cannot be read is reported before the answer begins.
@@ -91,10 +100,11 @@ def _file_routes(volumes: Volumes, quotas: TeamQuotas, keeper: Keeper) -> list[R
 
     async def write(request: Request) -> Response:
         # Not a task of its own: if a client stops sending, nothing is written.
+        row = _volume(volumes, request)
         try:
-            entry = await _files(volumes, request).write(
+            entry = await volumes.files(row).write(
                 _path(request),
-                _allowed(quotas, keeper, _volume(volumes, request).team, request.stream()),
+                volume_quotas.within(row, _allowed(quotas, keeper, row.team, request.stream())),
                 parents=bool(_number(request, "parents")),
                 replace=bool(_number(request, "replace")),
                 mode=_number(request, "mode"),

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from atoll.protocol import VolumeRequest
+from atoll.protocol import VolumeQuotaRequest, VolumeRequest
 from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
 from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.storage.volumes import Volumes
@@ -24,7 +24,7 @@ def volume_routes(*, volumes: Volumes, quotas: TeamQuotas, tasks: Tasks) -> list
 
         async def work(_: Report) -> object:
             with quotas.owning(wanted.team):
-                return (await volumes.create(wanted.name, wanted.team)).info()
+                return (await volumes.create(wanted.name, wanted.team, wanted.quota_mib)).info()
 
         return await answer(request, tasks, work)
 
@@ -33,6 +33,15 @@ def volume_routes(*, volumes: Volumes, quotas: TeamQuotas, tasks: Tasks) -> list
 
     async def info(request: Request) -> Response:
         return json_answer(volumes.get(request.path_params["ref"], request.query_params.get("team")).info())
+
+    async def replace_quota(request: Request) -> Response:
+        row = volumes.get(request.path_params["ref"], request.query_params.get("team"))
+        wanted = await read_body(request, VolumeQuotaRequest)
+
+        async def work(_: Report) -> object:
+            return (await volumes.set_quota(row.volume_id, wanted.quota_mib)).info()
+
+        return await answer(request, tasks, work)
 
     async def delete(request: Request) -> Response:
         row = volumes.get(request.path_params["ref"], request.query_params.get("team"))
@@ -46,5 +55,6 @@ def volume_routes(*, volumes: Volumes, quotas: TeamQuotas, tasks: Tasks) -> list
         Route(_BASE, create, methods=["POST"]),
         Route(_BASE, listed),
         Route(_ONE, info),
+        Route(f"{_ONE}/quota", replace_quota, methods=["PUT"]),
         Route(_ONE, delete, methods=["DELETE"]),
     ]

@@ -8,7 +8,7 @@ import errno
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from atoll.errors import AgentError, AtollError, DeadlineError, NotFoundError
@@ -23,6 +23,7 @@ from atoll.protocol import (
     error_body,
 )
 from atoll.supervisor.dialing.loopback import dial_loopback
+from atoll.supervisor.lifecycle.turns import Turns
 from atoll.supervisor.lifecycle.wake import Wakes
 from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.state.running_machine import RunningMachine
@@ -33,11 +34,25 @@ from atoll.supervisor.state.transitions import check_action, check_plugged
 _CLIENTS_AT_ONCE = 128
 _DIAL_TIMEOUT_S = 10.0
 _TRIES = 5
+# Who waits behind a port that does not answer goes on after this time.
+_PATIENCE_S = 0.25
 _log = logging.getLogger(__name__)
 
 
+_Port = tuple[RunningMachine, int]
+_InTurn = Callable[[_Port, bool], contextlib.AbstractAsyncContextManager[None]]
+
+
+class _Queue:
+    """Those who connect to a port of a machine in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.turns = Turns(at_once=1, patience_s=_PATIENCE_S)
+        self.length = 0
+
+
 class Dialling:
-    """Connects to sandboxes, and wakes them first.
+    """Connects to sandboxes, and wakes them first. Those who wait for a wake connect in the order in which they came.
 
     Args:
         registry: The sandboxes.
@@ -53,6 +68,7 @@ class Dialling:
         self._wakes = wakes
         self._tasks = tasks
         self._used = used
+        self._queues: dict[_Port, _Queue] = {}
 
     async def dial(self, request: DialRequest) -> tuple[DialAnswer, socket.socket]:
         """A connected socket for the caller, and the answer to send with it.
@@ -67,15 +83,36 @@ class Dialling:
         """
         sandbox = self._registry.sandbox(request.sandbox)
         before = sandbox.row.recovered
+        connection = await self._reach(sandbox, request.port, self._in_order)
+        now = sandbox.row.recovered
+        recovered = sandbox.untold if now == before else now
+        sandbox.untold = None
+        return DialAnswer(sandbox_id=sandbox.sandbox_id, recovered=recovered), connection
+
+    async def dial_for_guest(self, sandbox: Sandbox, port: int) -> socket.socket:
+        """A socket for another guest. It stands in no client's way, and does not hear what a client is to be told.
+
+        Raises what ``dial`` raises.
+        """
+        before = sandbox.row.recovered
+        connection = await self._reach(sandbox, port, _at_once)
+        if sandbox.row.recovered != before:
+            sandbox.untold = sandbox.row.recovered
+        return connection
+
+    async def _reach(self, sandbox: Sandbox, port: int, in_turn: _InTurn) -> socket.socket:
+        """Wake a sandbox, and connect to it."""
         self._used(sandbox)
         for _ in range(_TRIES):
             check_action("dial", sandbox.row.state, sandbox.sandbox_id)
             check_plugged("use", sandbox)
             running = sandbox.running
-            if running is None or not _usable(sandbox, running):
+            waits = running is None or not _usable(sandbox, running)
+            if running is None or waits:
                 running = await self._tasks.run(self._wakes.use(sandbox))
             try:
-                connection = await self._connect(sandbox, running, request.port)
+                async with in_turn((running, port), waits):
+                    connection = await self._connect(sandbox, running, port)
             except AtollError:
                 if _crashed(sandbox, running):
                     raise running.lost(sandbox.sandbox_id) from None
@@ -83,11 +120,9 @@ class Dialling:
                     raise
                 continue  # it has just been put to sleep, which also ends connections that are being made
             if _usable(sandbox, running):
-                now = sandbox.row.recovered
                 self._used(sandbox)  # its wake may have taken longer than it may be idle
-                recovered = sandbox.untold if now == before else now
-                sandbox.untold, sandbox.dialled = None, True
-                return DialAnswer(sandbox_id=sandbox.sandbox_id, recovered=recovered), connection
+                sandbox.dialled = True
+                return connection
             # The sandbox has just been put to sleep, which ended this connection.
             connection.close()
         raise DeadlineError(
@@ -95,6 +130,22 @@ class Dialling:
             hint="another client pauses or suspends it",
             sandbox_id=sandbox.sandbox_id,
         )
+
+    @contextlib.asynccontextmanager
+    async def _in_order(self, port: _Port, waits: bool) -> AsyncIterator[None]:
+        """Connect behind those who came earlier and waited, if there are any, or if this one waited too."""
+        if not waits and port not in self._queues:
+            yield
+            return
+        queue = self._queues.setdefault(port, _Queue())
+        queue.length += 1
+        try:
+            async with queue.turns.turn():
+                yield
+        finally:
+            queue.length -= 1
+            if not queue.length:
+                del self._queues[port]
 
     async def _connect(self, sandbox: Sandbox, running: RunningMachine, port: int) -> socket.socket:
         try:
@@ -138,6 +189,10 @@ class Dialling:
             hint="kill the sandbox, or roll it back",
             sandbox_id=sandbox.sandbox_id,
         )
+
+
+def _at_once(_: _Port, __: bool) -> contextlib.AbstractAsyncContextManager[None]:
+    return contextlib.nullcontext()
 
 
 def _usable(sandbox: Sandbox, running: RunningMachine) -> bool:

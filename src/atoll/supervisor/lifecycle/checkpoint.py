@@ -274,7 +274,7 @@ class Checkpoints:
         if not isinstance(running.machine, LazyMemory):
             return None
         # Pages that a restore has not yet read from its file are not counted.
-        await running.alive(running.machine.prepare(), sandbox.sandbox_id)
+        await running.alive(running.machine.prepare(read=True), sandbox.sandbox_id)
         with self._memory.room(name, memory_bytes(running.machine)) as room:
             if room is None:
                 return None

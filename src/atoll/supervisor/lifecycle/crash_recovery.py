@@ -65,7 +65,8 @@ class CrashRecovery:
                 hint="`atoll resume` boots it from its disk, `atoll rollback` goes back to a snapshot",
                 sandbox_id=sandbox.sandbox_id,
             )
-        newest = newest_snapshot(sandbox.row, self._registry.snapshots()) if wanted == "rollback" else None
+        kept = self._registry.snapshots(forgotten=False)
+        newest = newest_snapshot(sandbox.row, kept) if wanted == "rollback" else None
         if newest is not None:
             told = self._told(sandbox, columns, "snapshot", automatic, newest)
             await self._rollback.roll_back_locked(sandbox, newest.snapshot_id, told)

@@ -11,7 +11,7 @@ from atoll.errors import InvalidSpecError, StateError
 from atoll.supervisor.lifecycle.callers import Caller
 from atoll.supervisor.lifecycle.idempotency import idempotency_of
 from atoll.supervisor.state.ids import check_env, check_metadata, check_name
-from atoll.types import BUILD_ATTRIBUTE, Progress, SandboxSpec, check_services
+from atoll.types import BUILD_ATTRIBUTE, Progress, SandboxSpec, VolumeMount, check_services
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.create_of_image import ImageCreation
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.storage.template_registry import TemplateRegistry
     from atoll.supervisor.storage.volumes import Volumes
     from atoll.supervisor.tenants.quotas import TeamQuotas
+    from atoll.supervisor.tenants.volume_quotas import VolumeQuotas
 
 
 class Creation:
@@ -33,6 +34,7 @@ class Creation:
         quotas: What teams may have.
         egress: Knows which policies can be enforced.
         volumes: The volumes.
+        volume_quotas: What volumes may have.
         templates: Resolves templates to images or snapshots.
         gate: Refuses to make any while the home is drained.
         of_image: Makes sandboxes of images.
@@ -46,6 +48,7 @@ class Creation:
         quotas: TeamQuotas,
         egress: EgressControl,
         volumes: Volumes,
+        volume_quotas: VolumeQuotas,
         templates: TemplateRegistry,
         gate: DrainGate,
         of_image: ImageCreation,
@@ -55,6 +58,7 @@ class Creation:
         self._quotas = quotas
         self._egress = egress
         self._volumes = volumes
+        self._volume_quotas = volume_quotas
         self._templates = templates
         self._gate = gate
         self._of_image = of_image
@@ -77,7 +81,8 @@ class Creation:
             TemplateNotFoundError: There is no such template, or it has no such tag.
             UnsupportedError: This host cannot enforce one of the limits.
             TeamNotFoundError: There is no such team.
-            QuotaError: The quota of its team does not allow the sandbox.
+            QuotaError: The quota of its team does not allow the sandbox, or a volume that it could write to
+                is full.
             DrainingError: The home is drained.
 
         Postcondition: on any exception nothing of the sandbox is left.
@@ -96,14 +101,15 @@ class Creation:
             network = await self._egress.storable(spec.network, spec.team, before)
             spec = msgspec.structs.replace(spec, network=network)
         volumes = self._volumes_of(spec)
-        held = self._registry.pins.during(*volumes.values())
+        held = self._registry.pins.during(*{mount.volume for mount in volumes.values()})
         with self._gate.passing(), self._registry.reserve_sandbox_name(spec.name), held:
+            await self._volume_quotas.check_mounts(volumes.values())
             if spec.from_snapshot is not None:
                 return await self._of_snapshot.create(spec, spec.from_snapshot, volumes, idempotency)
             return await self._of_image.create(spec, volumes, progress, caller, idempotency)
 
-    def _volumes_of(self, spec: SandboxSpec) -> dict[str, str]:
-        """The ids of the volumes that the sandbox mounts, by path."""
+    def _volumes_of(self, spec: SandboxSpec) -> dict[str, VolumeMount]:
+        """The volumes that the sandbox mounts, by path."""
         if spec.from_snapshot is None:
             return self._volumes.resolve(spec.volumes, spec.team)
         had = self._registry.snapshot(spec.from_snapshot).volumes

@@ -12,7 +12,7 @@ from atoll.supervisor.state.paths import FIRST_DISK
 from atoll.supervisor.state.rows import Idempotency, SandboxRow
 from atoll.supervisor.state.transitions import check_parts
 from atoll.supervisor.storage.images import DEFAULT_IMAGE, ImageFacts
-from atoll.types import ImageInfo, Progress, SandboxSpec
+from atoll.types import ImageInfo, Progress, SandboxSpec, VolumeMount
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.callers import Caller
@@ -68,7 +68,7 @@ class ImageCreation:
     async def create(
         self,
         spec: SandboxSpec,
-        volumes: dict[str, str],
+        volumes: dict[str, VolumeMount],
         progress: Callable[[Progress], None],
         caller: Caller,
         idempotency: Idempotency | None,
@@ -101,7 +101,12 @@ class ImageCreation:
         return await caller.unless_left(self._tasks.spawn(having))
 
     def _row(
-        self, sandbox_id: str, spec: SandboxSpec, image: str, facts: ImageFacts, volumes: dict[str, str]
+        self,
+        sandbox_id: str,
+        spec: SandboxSpec,
+        image: str,
+        facts: ImageFacts,
+        volumes: dict[str, VolumeMount],
     ) -> SandboxRow:
         now_s = self._registry.now_s()
         return SandboxRow(

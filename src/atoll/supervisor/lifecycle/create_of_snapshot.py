@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from atoll.errors import ImageNotFoundError, InvalidSpecError
 from atoll.host import to_the_end
 from atoll.images import image_name
+from atoll.policy import without_own
 from atoll.supervisor.lifecycle.services import joined_services
 from atoll.supervisor.machines.enforcement import refuse_unheld
 from atoll.supervisor.state.ids import new_id, new_machine_uid
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.tenants.quotas import TeamQuotas
-    from atoll.types import SandboxSpec
+    from atoll.types import EgressPolicy, SandboxSpec, VolumeMount
 
 
 class SnapshotCreation:
@@ -64,7 +65,7 @@ class SnapshotCreation:
         self._crash_checkpoints = crash_checkpoints
 
     async def create(
-        self, spec: SandboxSpec, ref: str, volumes: dict[str, str], idempotency: Idempotency | None
+        self, spec: SandboxSpec, ref: str, volumes: dict[str, VolumeMount], idempotency: Idempotency | None
     ) -> Sandbox:
         """Make a sandbox that continues from the snapshot ``ref``. See ``Creation.create``."""
         async with self._operations.during(new_id(), "create"):
@@ -83,7 +84,9 @@ class SnapshotCreation:
             self._attachment.attach(sandbox, running)
             return sandbox
 
-    def _row(self, spec: SandboxSpec, ref: str, snapshot: SnapshotRow, volumes: dict[str, str]) -> SandboxRow:
+    def _row(
+        self, spec: SandboxSpec, ref: str, snapshot: SnapshotRow, volumes: dict[str, VolumeMount]
+    ) -> SandboxRow:
         if spec.image is not None and image_name(spec.image) != snapshot.image:
             raise ImageNotFoundError(
                 f"snapshot {ref!r} was made from image {snapshot.image!r}, not {spec.image!r}",
@@ -100,7 +103,7 @@ class SnapshotCreation:
             "generation": snapshot.generation + 1,
             "env": {**snapshot.env, **spec.env},
             "services": joined_services(snapshot.services, spec.services),
-            "network": spec.network or snapshot.network,
+            "network": spec.network or _inherited(snapshot, spec.team),
             "limits": limits,
             "on_crash": spec.on_crash or snapshot.on_crash,
             "volumes": volumes,
@@ -122,6 +125,10 @@ class SnapshotCreation:
             machine_uid=new_machine_uid(),
             snapshot_id=snapshot.snapshot_id,
         )
+
+
+def _inherited(snapshot: SnapshotRow, team: str | None) -> EgressPolicy:
+    return snapshot.network if snapshot.team == team else without_own(snapshot.network)
 
 
 def _origin_of(snapshot: SnapshotRow) -> dict[str, str]:

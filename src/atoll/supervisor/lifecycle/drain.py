@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from atoll.errors import AtollError
+from atoll.errors import AtollError, StateError
 from atoll.types import DrainInfo, DrainReport, Progress, UndrainReport
 
 if TYPE_CHECKING:
@@ -132,13 +132,16 @@ class Drains:
             one.sandbox_id for one in awake if one.row.state != "paused" and one.unplugged is None
         )
         pass_.expect(awake)
-        await self._each(awake, self._suspends.suspend, pass_, "suspending")
-        for one in self._awake(pass_):
-            if one in awake:  # another try would change nothing
-                pass_.failed[one.sandbox_id] = (
-                    "it is still to run again after an operation that was cut short"
-                )
+        await self._each(awake, self._suspend, pass_, "suspending")
         return bool(awake)
+
+    async def _suspend(self, sandbox: Sandbox) -> None:
+        await self._suspends.suspend(sandbox)
+        if sandbox.row.relayering:  # its memory, which was to be there for a moment, may not outlive the host
+            raise StateError(
+                "it is still to run again after an operation that was cut short",
+                hint="resume it, and drain again",
+            )
 
     async def _each(
         self,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -16,10 +17,11 @@ from atoll.policy import (
     ceiling_of,
     check_ceiling,
     check_policy,
+    is_internal,
     plain_host,
     policy_of,
 )
-from atoll.types import HOST_NAME, EgressPolicy, EgressVerdict, Policy
+from atoll.types import EgressPolicy, EgressVerdict, Policy
 
 if TYPE_CHECKING:
     from atoll.network import Inspection, Link
@@ -35,6 +37,13 @@ if TYPE_CHECKING:
 _SOME_ADDRESS = "192.0.2.1"
 _LOOPBACK = "127.0.0.1"
 _log = logging.getLogger(__name__)
+ReachSandbox = Callable[[str | None, str, int], Awaitable[socket.socket]]
+
+
+async def _reach_none(team: str | None, ref: str, port: int) -> socket.socket:
+    raise ConnectionRefusedError(
+        f"the supervisor starts, and connects to no sandbox yet, nor to {ref}:{port}"
+    )
 
 
 class EgressControl:
@@ -49,6 +58,9 @@ class EgressControl:
         alarms: Has sandboxes unplugged.
         inspection: Judges requests; None where nothing can.
         registries: Returns the hosts of the package registries.
+
+    Attributes:
+        reach: Connects a sandbox of a team to a port of another one, by its name or id.
     """
 
     def __init__(
@@ -75,6 +87,7 @@ class EgressControl:
         self._registries = registries
         # Beside the sandboxes' own: a wake or a rollback has a link before its sandbox has it.
         self._rows: WeakKeyDictionary[Link, SandboxRow] = WeakKeyDictionary()
+        self.reach: ReachSandbox = _reach_none
         self._cut: set[str] = set()
 
     def check(self, network: EgressPolicy, team: str | None) -> None:
@@ -144,6 +157,7 @@ class EgressControl:
             lambda decision: self._decisions.add(sandbox_id, (decision,)),
             lambda reason: self._ring(sandbox_id, reason),
         )
+        link.egress.reach = lambda ref, port: self.reach(row.team, ref, port)
         if row.unplugged is not None or sandbox_id in self._cut:
             link.cut()
         self._enforce(link, row)
@@ -210,7 +224,7 @@ class EgressControl:
         if rules is None:
             return EgressVerdict(action="allow", reason="every public address is allowed")
         name = plain_host(host)
-        address = _LOOPBACK if name == HOST_NAME else _SOME_ADDRESS if name else host
+        address = _LOOPBACK if is_internal(name) else _SOME_ADDRESS if name else host
         judge = Judge(rules) if ceiling is None else BoundedJudge(rules, ceiling)
         verdict = judge.connection(name, None if name and judge.proxied(name) else address, port)
         # As the relay does it: by name, each plain request must say which host it is for.

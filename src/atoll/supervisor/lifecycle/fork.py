@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.storage.layer_gc import LayerGC
     from atoll.supervisor.tenants.quotas import TeamQuotas
+    from atoll.supervisor.tenants.volume_quotas import VolumeQuotas
 
 COUNT_MOST = 100
 # Copying this much takes about as long as starting a machine.
@@ -49,6 +50,7 @@ class Forks:
         operations: The log of operations.
         paths: Where the files are.
         quotas: What teams may have.
+        volume_quotas: What volumes may have.
         checkpoints: Captures their state.
         clones: Restores copies.
         attachment: Gives the sandboxes their machines.
@@ -65,6 +67,7 @@ class Forks:
         operations: Operations,
         paths: Paths,
         quotas: TeamQuotas,
+        volume_quotas: VolumeQuotas,
         checkpoints: Checkpoints,
         clones: Clones,
         attachment: Attachment,
@@ -77,6 +80,7 @@ class Forks:
         self._operations = operations
         self._paths = paths
         self._quotas = quotas
+        self._volume_quotas = volume_quotas
         self._checkpoints = checkpoints
         self._clones = clones
         self._attachment = attachment
@@ -105,7 +109,8 @@ class Forks:
             InvalidSpecError: ``count`` is not between 1 and 100, or the lifecycle or the names are invalid.
             NameTakenError: Another sandbox has one of the names; nothing was done.
             StateError: The sandbox has crashed, or has no memory.
-            QuotaError: The quota of its team does not allow the copies.
+            QuotaError: The quota of its team does not allow the copies, or a volume that they could write to
+                is full.
 
         Postcondition: on any exception no copy is left.
         """
@@ -115,6 +120,7 @@ class Forks:
         lifecycle = (lifecycle or sandbox.row.lifecycle).check()
         if lifecycle.on_timeout == "stop":
             check_parts(sandbox.sandbox_id, engine_disk=sandbox.row.engine_disk)
+        await self._volume_quotas.check_mounts(sandbox.row.volumes.values())
         wanted: list[str | None] = [*names] or [None] * count
         work = partial(self._with_ids, sandbox, wanted, lifecycle, caller or Caller())
         with contextlib.ExitStack() as reserved:
@@ -163,7 +169,7 @@ class Forks:
         in_memory: bool,
     ) -> list[SandboxInfo]:
         directory, layer_id = self._paths.snapshots / f"fork-{new_id()}", new_id()
-        volumes = sandbox.row.volumes.values()
+        volumes = sandbox.row.volume_ids
         with (
             self._registry.pins.during(directory.name, layer_id, *ids, *volumes, sandbox.row.image_digest),
             contextlib.ExitStack() as held,
@@ -237,6 +243,7 @@ class Forks:
             stopped_at=None,
             sleep_cause=None,
             awake_until=None,
+            wakes_at=None,
             ends_at=None,
             ends_boot_s=None,
             disk=FIRST_DISK,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.guest_memory import GuestMemory
     from atoll.supervisor.state.leases import Columns
     from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.rows import SandboxRow
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.types import SleepCause
@@ -64,26 +65,35 @@ class Pauses:
                 await self.pause_locked(sandbox)
             elif sandbox.row.sleep_cause == "idle":
                 sandbox.require_running().hang_up()
-                await self._registry.change(sandbox, sleep_cause="request")
+                await self._registry.change(sandbox, sleep_cause="request", wakes_at=None)
 
     async def pause_locked(
-        self, sandbox: Sandbox, cause: SleepCause = "request", *, received: int | None = None
+        self,
+        sandbox: Sandbox,
+        cause: SleepCause = "request",
+        *,
+        received: int | None = None,
+        wakes_at: float | None = None,
     ) -> None:
         """Freeze a running sandbox, and store why. The caller holds its lock.
 
         One that is only idle keeps the connections of its clients: what comes on them thaws it. ``received``
-        is how much it had received when it was found to be idle.
+        is how much it had received when it was found to be idle, ``wakes_at`` when it is to wake by itself.
         """
         running = sandbox.require_running()
         try:
             await running.alive(running.freeze(within_s=_PAUSED_S), sandbox.sandbox_id)
             if cause != "idle":
                 running.hang_up()
-            await self._registry.change(sandbox, state="paused", sleep_cause=cause)
+            await self._registry.change(sandbox, state="paused", sleep_cause=cause, wakes_at=wakes_at)
         except BaseException:
             await to_the_end(thaw_or_end(running))
             raise
         self._watcher.watch(sandbox, running, received)
+
+    def watch(self, sandbox: Sandbox, running: RunningMachine) -> None:
+        """Watch a sandbox that stays paused after a step that failed."""
+        self._watcher.watch(sandbox, running)
 
     async def thaw(self, sandbox: Sandbox, columns: Columns) -> None:
         """Let a paused sandbox run, and change ``columns`` of its row with it. The caller holds its lock.
@@ -92,23 +102,27 @@ class Pauses:
             SandboxCrashedError: It could not be thawed.
         """
         running = sandbox.require_running()
-        cause = sandbox.row.sleep_cause
+        row = sandbox.row
         # The row first: a supervisor that adopts a running machine thaws it if it may be frozen.
         await self._registry.change(sandbox, state="running", **columns)
         try:
             runs = await running.alive(thaw_or_end(running), sandbox.sandbox_id)
         except BaseException:
-            await to_the_end(self._registry.change(sandbox, state="paused", sleep_cause=cause))
+            await to_the_end(
+                self._registry.change(
+                    sandbox, state="paused", sleep_cause=row.sleep_cause, wakes_at=row.wakes_at
+                )
+            )
             raise
         if not runs:
             await self._crashes.crashed_locked(sandbox, running, "it could not be thawed")
             raise running.lost(sandbox.sandbox_id)
         await self._guest_memory.tell_if_changed(sandbox)
 
-    async def freeze_again(self, sandbox: Sandbox, paused_at: float | None) -> None:
+    async def freeze_again(self, sandbox: Sandbox, before: SandboxRow) -> None:
         """Pause a sandbox again that was thawed for a step that failed. On a failure it keeps running.
 
-        The caller holds its lock.
+        ``before`` is its row from before that. The caller holds its lock.
         """
         running = sandbox.running
         if running is None or sandbox.row.state != "running":
@@ -121,7 +135,8 @@ class Pauses:
             )
             await thaw_or_end(running)
             return
-        paused: Columns = {"state": "paused", "stopped_at": paused_at}
+        kept = ("state", "stopped_at", "sleep_cause", "wakes_at")
+        paused: Columns = {name: getattr(before, name) for name in kept}
         try:
             await self._registry.change(sandbox, **paused)
         except (AtollError, OSError) as error:

@@ -155,6 +155,7 @@ class Promotions:
                 check_plugged("promote", each)
             changes: dict[str, Any] = {name: getattr(fresh.row, name) for name in _CHANGED}
             changes |= {**columns, **running.columns(), "state": "running", "relayering": False}
+            changes |= {"sleep_cause": None, "wakes_at": None}
             await self._registry.promote(original, winner, kept, **changes)
         except BaseException:
             await to_the_end(self._clones.undo(fresh, running))

@@ -128,6 +128,7 @@ class Restores:
         if sandbox.row.engine_disk or await asyncio.to_thread(same_instant, checkpoint, disk):
             # Only a link that was kept during the sleep still has the sandbox's connections.
             if kept:
+                link.hold()
                 sandbox.link = link
             else:
                 await link.aclose()

@@ -115,8 +115,8 @@ class Rollback:
                 hint="create a new sandbox with from_snapshot",
             )
         # The memory refers to its mounts, which may be those of another sandbox.
-        volumes = self._volumes.again(snapshot.volumes, {}, sandbox.row.team)
-        held = self._registry.pins.during(snapshot.snapshot_id, *snapshot.stack, *volumes.values())
+        self._volumes.again(snapshot.volumes, {}, sandbox.row.team)
+        held = self._registry.pins.during(snapshot.snapshot_id, *snapshot.stack, *snapshot.volume_ids)
         with held, self._quotas.running(sandbox.row, snapshot.limits):
             async with self._operations.during(sandbox.sandbox_id, "rollback"):
                 await self._switch(sandbox, snapshot, columns or {})

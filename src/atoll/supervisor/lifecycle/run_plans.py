@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from atoll.supervisor.machines.identity import hostname_of
-from atoll.supervisor.machines.plans import RunPlan, VolumeMount
+from atoll.supervisor.machines.plans import RunPlan, VolumeBind
 from atoll.supervisor.state.paths import Paths
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.storage.images import ImageFacts, SupervisorImages
@@ -55,8 +55,9 @@ class RunPlans:
         """What the sandbox of a row takes from its image."""
         return self._images.facts(row.image_digest)
 
-    def _mounts(self, row: SandboxRow) -> tuple[VolumeMount, ...]:
+    def _mounts(self, row: SandboxRow) -> tuple[VolumeBind, ...]:
         """The directories that a sandbox mounts, and where, in an order that never changes."""
         return tuple(
-            VolumeMount(self._paths.volume_data(row.volumes[path]), path) for path in sorted(row.volumes)
+            VolumeBind(self._paths.volume_data(mount.volume), path, mount.read_only)
+            for path, mount in sorted(row.volumes.items())
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from atoll.errors import AtollError
 from atoll.supervisor.lifecycle.checkpoint_files import read_flows
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+class SuspendedWatcher(Protocol):
+    """Watches suspended sandboxes, to wake those that get data."""
+
+    def watch(self, sandbox: Sandbox) -> None:
+        """Watch a suspended sandbox that has kept its link, if data is to wake it. Idempotent."""
+
+
 class SandboxLinks:
     """Finds and prepares the links of sandboxes.
 
@@ -26,13 +33,22 @@ class SandboxLinks:
         paths: Where their checkpoints are.
         links: All links of the home.
         egress: Sets their policies.
+        watcher: Is told of suspended sandboxes that keep their links.
     """
 
-    def __init__(self, registry: Registry, paths: Paths, links: Links, egress: EgressControl) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        paths: Paths,
+        links: Links,
+        egress: EgressControl,
+        watcher: SuspendedWatcher,
+    ) -> None:
         self._registry = registry
         self._paths = paths
         self._links = links
         self._egress = egress
+        self._watcher = watcher
 
     async def waiting(self, sandbox: Sandbox) -> Link | None:
         """The link that a sandbox without a machine kept, or None. An earlier supervisor may have left it."""
@@ -42,15 +58,16 @@ class SandboxLinks:
         return link
 
     async def let_go(self, sandbox: Sandbox) -> None:
-        """Remove the link of a sleeping sandbox, unless it holds a connection. The caller holds the lock.
+        """Remove the link of a sleeping sandbox, unless it holds a connection, on which data may wake it.
 
-        The sandbox wakes on another link, where its guest has the same address.
+        The caller holds the lock. The sandbox wakes on another link, where its guest has the same address.
         """
         link = sandbox.link
         if link is None or sandbox.row.state != "suspended" or sandbox.row.relayering:
             return
         try:
             if not await link.holds_nothing(read_flows(self._paths.checkpoint(sandbox.sandbox_id))):
+                self._watcher.watch(sandbox)
                 return
             # Before it is gone: what no row names is removed by the next supervisor.
             await self._registry.change(sandbox, link_id=None)

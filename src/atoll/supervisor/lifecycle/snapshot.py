@@ -100,7 +100,7 @@ class Snapshots:
 
     def list(self, sandbox_ref: str | None = None, team: str | None = None) -> list[SnapshotInfo]:
         """All snapshots, or those of one sandbox or team, oldest first. Give a killed sandbox by its id."""
-        rows = self._registry.snapshots()
+        rows = self._registry.snapshots(forgotten=False)
         if sandbox_ref is not None:
             named = [one for one in self._registry.sandboxes() if one.row.name == sandbox_ref]
             sandbox_id = named[0].sandbox_id if named else sandbox_ref
@@ -212,7 +212,8 @@ class Snapshots:
                 hint="delete the template, or move its tags to another build",
             )
         if not row.automatic:
-            SnapshotTree([one.info() for one in registry.snapshots()]).removable(row.snapshot_id)
+            kept = registry.snapshots(forgotten=False)
+            SnapshotTree([one.info() for one in kept]).removable(row.snapshot_id)
         users = [one.sandbox_id for one in registry.sandboxes() if _needs(one.row, row)]
         if users or registry.pins.has(row.snapshot_id):
             raise InUseError(

@@ -60,13 +60,16 @@ class PowerOff:
         self._crashes = crashes
         self._trash = trash
 
-    async def stop(self, sandbox: Sandbox, cause: SleepCause) -> Callable[[], Coroutine[Any, Any, None]]:
+    async def stop(
+        self, sandbox: Sandbox, cause: SleepCause, wakes_at: float | None
+    ) -> Callable[[], Coroutine[Any, Any, None]]:
         """Flush what a running sandbox has written, and put it to sleep with only its disk.
 
         Durable on return.
 
         Args:
             cause: Why it is stopped.
+            wakes_at: When it is to start by itself, in Unix seconds.
 
         Returns the work that remains: ending the machine.
 
@@ -82,6 +85,7 @@ class PowerOff:
                 durable=True,
                 state="suspended",
                 sleep_cause=cause,
+                wakes_at=wakes_at,
                 has_memory=False,
                 machine=None,
                 machine_id=None,

@@ -16,7 +16,8 @@ from atoll.supervisor.state.transitions import check_action, check_parts, check_
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.crashes import Crashes
-    from atoll.supervisor.lifecycle.pause import PausedWatcher, Pauses
+    from atoll.supervisor.lifecycle.last_words import Farewells
+    from atoll.supervisor.lifecycle.pause import Pauses
     from atoll.supervisor.lifecycle.run_plans import RunPlans
     from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
     from atoll.supervisor.lifecycle.stop import PowerOff
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.tasks import Tasks
     from atoll.types import SleepCause
 
+# For what came right before: once it is frozen, only more data wakes a guest.
+_MOMENT_S = 0.05
 Rest = Callable[[], Coroutine[Any, Any, None]]
 
 
@@ -47,9 +50,9 @@ class Suspends:
         running_machines: Ends the machines.
         sandbox_links: Removes the links that hold no connection.
         crashes: Handles guests that end meanwhile.
-        pauses: Thaws a paused sandbox that is to be stopped.
-        watcher: Is told of a sandbox that stays paused.
+        pauses: Thaws a paused sandbox that is to be stopped, and watches one that stays paused.
         power_off: Puts sandboxes to sleep without their memory.
+        farewells: Tells the home's user and the guests before.
         tasks: Owner of the work that continues after a sandbox sleeps.
     """
 
@@ -65,8 +68,8 @@ class Suspends:
         sandbox_links: SandboxLinks,
         crashes: Crashes,
         pauses: Pauses,
-        watcher: PausedWatcher,
         power_off: PowerOff,
+        farewells: Farewells,
         tasks: Tasks,
     ) -> None:
         self._registry = registry
@@ -78,8 +81,8 @@ class Suspends:
         self._sandbox_links = sandbox_links
         self._crashes = crashes
         self._pauses = pauses
-        self._watcher = watcher
         self._power_off = power_off
+        self._farewells = farewells
         self._tasks = tasks
 
     async def suspend(self, sandbox: Sandbox, *, memory: bool = True) -> None:
@@ -116,31 +119,38 @@ class Suspends:
             async with contextlib.AsyncExitStack() as under_way:
                 kind: OperationKind = "suspend" if memory else "stop"
                 await under_way.enter_async_context(self._operations.during(sandbox.sandbox_id, kind))
-                rest = await (self._keep_memory(sandbox, cause) if memory else self._stop(sandbox, cause))
+                wakes_at = await self._farewells.say(sandbox, cause)
+                sleep = self._keep_memory if memory else self._stop
+                rest = await sleep(sandbox, cause, wakes_at)
                 sandbox.lock.outlast(self._tasks.spawn(_leave(rest, under_way.pop_all())))
 
-    async def _keep_memory(self, sandbox: Sandbox, cause: SleepCause) -> Rest:
+    async def _keep_memory(self, sandbox: Sandbox, cause: SleepCause, wakes_at: float | None) -> Rest:
         running = sandbox.require_running()
         if sandbox.row.state == "running" and isinstance(running.machine, LazyMemory):
             await running.alive(running.machine.prepare(), sandbox.sandbox_id)
         await self._checkpoints.begin(sandbox)
-        await self.fall_asleep(sandbox, cause=cause)
+        await self.fall_asleep(sandbox, cause=cause, wakes_at=wakes_at)
         return partial(self._end, sandbox, running)
 
-    async def _stop(self, sandbox: Sandbox, cause: SleepCause) -> Rest:
+    async def _stop(self, sandbox: Sandbox, cause: SleepCause, wakes_at: float | None) -> Rest:
         if sandbox.row.state != "paused":
-            return await self._power_off.stop(sandbox, cause)
-        paused_at = sandbox.row.stopped_at
+            return await self._power_off.stop(sandbox, cause, wakes_at)
+        paused = sandbox.row
         # The guest has to run for a moment to write its caches to the disk.
         await self._pauses.thaw(sandbox, {})
         try:
-            return await self._power_off.stop(sandbox, cause)
+            return await self._power_off.stop(sandbox, cause, wakes_at)
         except BaseException:
-            await to_the_end(self._pauses.freeze_again(sandbox, paused_at))
+            await to_the_end(self._pauses.freeze_again(sandbox, paused))
             raise
 
     async def fall_asleep(
-        self, sandbox: Sandbox, *, briefly: bool = False, cause: SleepCause = "request"
+        self,
+        sandbox: Sandbox,
+        *,
+        briefly: bool = False,
+        cause: SleepCause = "request",
+        wakes_at: float | None = None,
     ) -> None:
         """Put a running or paused sandbox, whose checkpoint was begun, to sleep. Its machine is left.
 
@@ -148,6 +158,7 @@ class Suspends:
             briefly: Keep the lease and the clients' connections, and make nothing durable but a disk that the
                 engine keeps: it is in the checkpoint.
             cause: Why it sleeps.
+            wakes_at: When it is to wake by itself, in Unix seconds.
         """
         durable = not briefly or sandbox.row.engine_disk
         running = sandbox.require_running()
@@ -157,17 +168,21 @@ class Suspends:
         running.link.hold()
         try:
             if not paused:
+                if sandbox.row.lifecycle.wake_on_data and running.link.data_watch.is_fresh:
+                    await asyncio.sleep(_MOMENT_S)
                 await running.freeze()
             await running.alive(
                 self._checkpoints.write(sandbox, running, durable=durable), sandbox.sandbox_id
             )
             # Until here the frozen guest could go on. From here on the checkpoint on the disk counts.
-            more: Columns = {"relayering": True} if briefly else NO_LEASE
+            more: Columns = {} if briefly else NO_LEASE
             await self._registry.change(
                 sandbox,
                 durable=durable,
                 state="suspended",
+                relayering=briefly,
                 sleep_cause=cause,
+                wakes_at=wakes_at,
                 machine=None,
                 machine_id=None,
                 **more,
@@ -188,7 +203,7 @@ class Suspends:
             why = "it ended while it was being suspended"
             await self._crashes.crashed_locked(sandbox, running, why)
         elif paused:
-            self._watcher.watch(sandbox, running)
+            self._pauses.watch(sandbox, running)
         await self._checkpoints.undo(sandbox)
 
     async def _end(self, sandbox: Sandbox, running: RunningMachine) -> None:

@@ -12,6 +12,7 @@ from atoll.types import Lifecycle
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.crash_recovery import CrashRecovery
     from atoll.supervisor.lifecycle.crashes import Crashes
+    from atoll.supervisor.lifecycle.home_hooks import HomeHooks
     from atoll.supervisor.lifecycle.pause import Pauses
     from atoll.supervisor.lifecycle.restore import Restores
     from atoll.supervisor.lifecycle.start import Starts
@@ -39,6 +40,7 @@ class Wakes:
         crash_recovery: Recovers crashed sandboxes.
         gate: Refuses to wake any while the home is drained.
         turns: Bounds how many wake at once.
+        hooks: Runs the programs of the home's user afterwards.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Wakes:
         crash_recovery: CrashRecovery,
         gate: DrainGate,
         turns: Turns,
+        hooks: HomeHooks,
     ) -> None:
         self._registry = registry
         self._leases = leases
@@ -67,6 +70,7 @@ class Wakes:
         self._crash_recovery = crash_recovery
         self._gate = gate
         self._turns = turns
+        self._hooks = hooks
 
     async def use(self, sandbox: Sandbox) -> RunningMachine:
         """Make the sandbox run so that it can be used, whether it is paused, suspended or crashed.
@@ -147,7 +151,9 @@ class Wakes:
             with self._gate.passing(), self._quotas.running(sandbox.row):
                 async with self._turns.turn():
                     check_plugged("wake", sandbox)  # it may have waited
+                    before = sandbox.row.state
                     await self._revive(sandbox, columns, by_hand=by_hand, automatic=automatic, memory=memory)
+                    self._hooks.after_wake(sandbox.row, before)
         return sandbox.require_running()
 
     async def _revive(
@@ -167,6 +173,5 @@ class Wakes:
 def waits_for_recovery(sandbox: Sandbox) -> bool:
     """Whether a sandbox has crashed while it ran, and is to be recovered without a use."""
     row = sandbox.row
-    wanted = row.lifecycle.recovers and row.on_crash != "stop"
     waits = row.state == "crashed" and row.crashed_running and sandbox.unplugged is None
-    return waits and wanted
+    return waits and row.lifecycle.recovers and row.on_crash != "stop"

@@ -9,22 +9,35 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from atoll import guest
 from atoll.errors import AgentError, AtollError, DeadlineError
-from atoll.guest import AgentStats, Body, GuestInit, GuestRequest, HttpClient, Program, ServiceStatus
+from atoll.guest import (
+    AgentStats,
+    Body,
+    GuestInit,
+    GuestRequest,
+    HttpClient,
+    LastWords,
+    Program,
+    ServiceStatus,
+)
 from atoll.protocol import AGENT_PORT
 from atoll.types import ServiceSpec
 
 _ANSWER_LIMIT_BYTES = 1 << 20
 # With this size, an answer in tiny parts blocks the event loop for a few milliseconds at most.
 _RECEIVE_BYTES = 8192
-# The time an agent may take for new host keys and for hooks after a restore (agent/restore), beyond other
+# The time an agent may take for new host keys and for hooks after a restore (agent/hooks), beyond other
 # calls.
 _RESTORED_S = 25.0
 # The time a guest may take to write out its caches.
 _FLUSH_S = 30.0
+# A suspend waits so long for an agent that does not answer.
+_LAST_WORDS_S = 3.0
+# The time for hooks before a suspend, which the agent bounds to 10 s.
+_HOOKS_S = 12.0
 _RETRY_FIRST_S = 0.001
 _RETRY_MOST_S = 0.02
 
@@ -34,6 +47,14 @@ class Dials(Protocol):
 
     async def dial(self, port: int, timeout_s: float) -> socket.socket:
         """Return a connected, non-blocking socket to the guest's ``port``."""
+
+
+class _Answer(NamedTuple):
+    """An answer, and how many bytes it took with its request on the wire."""
+
+    status: int
+    body: bytes
+    moved_bytes: int
 
 
 class Agents:
@@ -110,7 +131,22 @@ class Agents:
         """
         request = guest.flush()
         async with _bounded(request.target, _FLUSH_S):
-            _accepted(*await self._exchange(link, request))
+            _accepted(await self._exchange(link, request))
+
+    async def before_suspend(self, link: Dials, *, hooks: bool = False) -> tuple[LastWords, int]:
+        """Announce a suspend. Returns what the agent says, and how many bytes the exchange took.
+
+        With ``hooks``, the guest's hooks run first.
+
+        Raises:
+            UnsupportedError: The agent is of an older atoll.
+            AgentError: The agent's answer is invalid.
+            DeadlineError: The agent did not answer in time.
+        """
+        request = guest.before_suspend(hooks=hooks)
+        async with _bounded(request.target, _HOOKS_S if hooks else _LAST_WORDS_S):
+            answer = await self._exchange(link, request)
+        return guest.last_words_from(_accepted(answer)), answer.moved_bytes
 
     async def stats(self, link: Dials) -> AgentStats:
         """Ask the agent for its counts of what runs in the guest.
@@ -163,24 +199,22 @@ class Agents:
         async with _bounded(request.target, timeout_s):
             while True:
                 with contextlib.suppress(OSError, AgentError):  # the agent is still starting
-                    status, answer = await self._exchange(link, request)
+                    answer = await self._exchange(link, request)
                     break
                 await asyncio.sleep(wait_s)
                 wait_s = min(wait_s * 1.5, _RETRY_MOST_S)
-        _accepted(status, answer)
+        _accepted(answer)
 
     async def _call(self, link: Dials, request: GuestRequest, *, head_only: bool = False) -> bytes:
         async with _bounded(request.target, self._timeout_s):
             try:
-                return _accepted(*await self._exchange(link, request, head_only))
+                return _accepted(await self._exchange(link, request, head_only))
             except OSError as error:
                 if isinstance(error, AtollError):
                     raise
                 raise AgentError(f"the guest agent cannot be reached: {error}") from None
 
-    async def _exchange(
-        self, link: Dials, request: GuestRequest, head_only: bool = False
-    ) -> tuple[int, bytes]:
+    async def _exchange(self, link: Dials, request: GuestRequest, head_only: bool = False) -> _Answer:
         connection = await link.dial(AGENT_PORT, self._timeout_s)
         with connection:
             return await _exchange(connection, request, head_only)
@@ -200,17 +234,20 @@ async def _bounded(what: str, timeout_s: float) -> AsyncIterator[None]:
         ) from None
 
 
-async def _exchange(connection: socket.socket, request: GuestRequest, head_only: bool) -> tuple[int, bytes]:
+async def _exchange(connection: socket.socket, request: GuestRequest, head_only: bool) -> _Answer:
     loop = asyncio.get_running_loop()
     http = HttpClient()
-    await loop.sock_sendall(connection, http.request(request))
-    status, answer = 0, bytearray()
+    asked = http.request(request)
+    await loop.sock_sendall(connection, asked)
+    status, answer, moved_bytes = 0, bytearray(), len(asked)
     while True:
         event = http.next_event()
         if event is None:
             # A ready socket does not wait: a guest that floods it would keep the event loop to itself.
             await asyncio.sleep(0)
-            http.receive(await loop.sock_recv(connection, _RECEIVE_BYTES))
+            received = await loop.sock_recv(connection, _RECEIVE_BYTES)
+            moved_bytes += len(received)
+            http.receive(received)
         elif isinstance(event, Body):
             if not event.data:
                 break
@@ -221,10 +258,10 @@ async def _exchange(connection: socket.socket, request: GuestRequest, head_only:
             status = event.status
             if head_only and status < 400:
                 break
-    return status, bytes(answer)
+    return _Answer(status, bytes(answer), moved_bytes)
 
 
-def _accepted(status: int, answer: bytes) -> bytes:
-    if status >= 400:
-        raise guest.error_from(status, answer)
-    return answer
+def _accepted(answer: _Answer) -> bytes:
+    if answer.status >= 400:
+        raise guest.error_from(answer.status, answer.body)
+    return answer.body

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from atoll.engines import Bind, MachinePlan
 from atoll.errors import HostError
-from atoll.supervisor.machines.plans import RunPlan, changes_of
+from atoll.supervisor.machines.plans import RunPlan, changes_of, earlier_pages_of
 from atoll.supervisor.machines.prestarted import agent_binds
 from atoll.supervisor.storage.programs import AGENT_ARGV, Programs
 
@@ -44,9 +44,13 @@ class MachinePlans:
                 hint="the home has lost files: restore it from a backup",
             )
         volumes = (
-            Bind(source=str(_there(one.source)), target=one.target, shared=True) for one in plan.volumes
+            Bind(source=str(_there(one.source)), target=one.target, read_only=one.read_only, shared=True)
+            for one in plan.volumes
         )
         binds = (*agent_binds(self._programs, plan.versions), *volumes)
+        # A machine of an older atoll runs in an engine that cannot refer to them.
+        is_current = plan.versions.engine == self._programs.current.engine
+        refers = is_current and not plan.engine_disk
         return MachinePlan(
             machine_id=machine_id,
             state_dir=self._run / machine_id,
@@ -61,6 +65,7 @@ class MachinePlans:
             being_written=plan.being_written,
             limits=plan.limits,
             keep_free_percent=plan.keep_free_percent,
+            earlier_pages=earlier_pages_of(plan.disk, machine_id) if refers else None,
         )
 
     def _root(self, plan: RunPlan) -> Path:

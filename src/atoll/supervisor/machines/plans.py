@@ -10,11 +10,12 @@ from atoll.supervisor.state.rows import Versions
 from atoll.types import Limits
 
 
-class VolumeMount(msgspec.Struct, frozen=True):
-    """A volume's directory, and its path in the guest."""
+class VolumeBind(msgspec.Struct, frozen=True):
+    """A volume's directory, its path in the guest, and whether the guest may only read it."""
 
     source: Path
     target: str
+    read_only: bool
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +37,12 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     being_written: bool = False
     engine_disk: bool = False
     keep_free_percent: int = 0
-    volumes: tuple[VolumeMount, ...] = ()
+    volumes: tuple[VolumeBind, ...] = ()
+
+
+def earlier_pages_of(disk: Path, machine_id: str) -> Path:
+    """Where a machine on a disk has the files of earlier checkpoints, see ``MachinePlan.earlier_pages``."""
+    return disk.with_name(f"pages-{machine_id}")
 
 
 def changes_of(disk: Path) -> Path:

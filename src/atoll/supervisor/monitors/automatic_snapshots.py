@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from atoll.errors import AtollError, SandboxCrashedError, SandboxNotFoundError
 from atoll.snapshots import surplus
 from atoll.supervisor.monitors.changes import Reading, Turns, has_grown, has_worked, may_have_worked
+from atoll.supervisor.state.reasons import reason_of
 from atoll.types import SnapshotFailure
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ _TIDY_S = 10.0
 _AT_ONCE = 1
 # A host that cannot tell within this is busy; there is another look soon.
 _STATS_S = 5.0
-_REASON_MOST = 500
 _log = logging.getLogger(__name__)
 
 
@@ -212,7 +212,9 @@ class AutomaticSnapshots:
             except (AtollError, OSError) as error:
                 watch.turns.failed(every_s, self._clock.boot_s())
                 if _is_wanted(sandbox) and not isinstance(error, SandboxCrashedError | SandboxNotFoundError):
-                    await self._note(sandbox, SnapshotFailure(at=self._clock.unix_s(), reason=_told(error)))
+                    await self._note(
+                        sandbox, SnapshotFailure(at=self._clock.unix_s(), reason=reason_of(error))
+                    )
                 return
             if made is None:
                 return
@@ -251,7 +253,3 @@ def _is_wanted(sandbox: Sandbox) -> bool:
 
 def _needs_bytes(base: Reading) -> int:
     return (base.memory_bytes or 0) + (base.disk_bytes or 0)
-
-
-def _told(error: Exception) -> str:
-    return (error.message if isinstance(error, AtollError) else str(error))[:_REASON_MOST]

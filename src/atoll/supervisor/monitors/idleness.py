@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 from atoll.errors import AtollError
 from atoll.supervisor.state.idleness import NEVER, Activity, Reading, Sleep, Tiers, tiers_of
 from atoll.supervisor.state.transitions import check_action, check_plugged
+from atoll.supervisor.state.wake_times import wake_time
 from atoll.types import BUILD_ATTRIBUTE, check_number
 
 if TYPE_CHECKING:
+    from atoll.guest import AgentStats
     from atoll.supervisor.lifecycle.pause import Pauses
     from atoll.supervisor.lifecycle.suspend import Suspends
     from atoll.supervisor.lifecycle.wake import Wakes
@@ -150,13 +152,14 @@ class IdleMonitor:
     def _look(self, sandbox: Sandbox) -> float | None:
         """Look at a sandbox's state. Returns its shortest idle time if it has to be watched now."""
         row, idleness = sandbox.row, sandbox.idleness
+        if row.state not in ("running", "paused"):  # thousands may sleep
+            idleness.enter(row.state, self._clock.awake_s())
+            return None
         tiers = self._tiers(row)
         if tiers.shortest_s is None and idleness.tiers.shortest_s is None:
             return None
         idleness.look(row.state, tiers, self._clock.awake_s(), self._clock.unix_s())
-        if row.state not in ("running", "paused") or sandbox.unplugged is not None:
-            return None
-        return tiers.shortest_s
+        return None if sandbox.unplugged is not None else tiers.shortest_s
 
     async def _judge(self, sandbox: Sandbox, every_s: float) -> None:
         running = sandbox.running
@@ -174,7 +177,7 @@ class IdleMonitor:
     async def _read(self, sandbox: Sandbox, running: RunningMachine, within_s: float = 0.0) -> bool:
         """Read what a machine has used. A measurement of the history that is not older than this is used too."""
         try:
-            payload_bytes = running.link.payload_bytes()
+            payload_bytes = _payload_bytes(running)
             cpu_s = self._history.cpu_s(sandbox, running.machine.machine_id, within_s)
             if cpu_s is None:
                 cpu_s = (await running.machine.stats()).cpu_s
@@ -182,7 +185,7 @@ class IdleMonitor:
             if not running.leaving and not running.gone.is_set():
                 _log.info("cannot read what sandbox %s uses: %s", sandbox.sandbox_id, error)
             return False
-        reading = Reading(running.machine.machine_id, cpu_s, payload_bytes - running.own_bytes)
+        reading = Reading(running.machine.machine_id, cpu_s, payload_bytes)
         sandbox.idleness.read(reading, self._clock.awake_s())
         return True
 
@@ -192,7 +195,8 @@ class IdleMonitor:
             return sleep
         # Asked only now: that looks at every connection of the host.
         try:
-            asked_s = running.link.unanswered_s()
+            # An answer from outside would wake it.
+            asked_s = running.link.unanswered_s(by_guest=not sandbox.row.lifecycle.wake_on_data)
         except OSError as error:
             _log.info("cannot see the connections of sandbox %s: %s", sandbox.sandbox_id, error)
             return sleep
@@ -204,38 +208,40 @@ class IdleMonitor:
     async def _sleep(self, sandbox: Sandbox) -> None:
         """Put a sandbox to sleep that was idle when it was last looked at, unless it is used again."""
         try:
-            if await self._stays(sandbox):
+            told = await self._ask(sandbox)
+            if told and sandbox.idleness.said(self._clock.awake_s(), told.keep_awake_s, told.waiting):
                 return
             async with sandbox.lock:
-                await self._sleep_locked(sandbox)
+                await self._sleep_locked(sandbox, told.wake_at if told else 0.0)
         except (AtollError, OSError) as error:
             _log.warning("cannot put idle sandbox %s to sleep: %s", sandbox.sandbox_id, error)
             self._next_s[sandbox.sandbox_id] = self._clock.awake_s() + _AGAIN_S
         finally:
             self._sleeping.discard(sandbox.sandbox_id)
 
-    async def _stays(self, sandbox: Sandbox) -> bool:
-        """Ask a running guest whether it has a reason to stay awake. One that does not answer has none."""
+    async def _ask(self, sandbox: Sandbox) -> AgentStats | None:
+        """Ask a running guest whether it has a reason to stay awake, or to wake. One that does not answer has none."""
         running = sandbox.running
         if running is None or sandbox.row.state != "running":
-            return False
+            return None
         before = running.link.payload_bytes()
         try:
             told = await running.alive(self._agents.stats(running.link), sandbox.sandbox_id)
         except AtollError as error:
             _log.info("sandbox %s does not say whether it may sleep: %s", sandbox.sandbox_id, error)
-            return False
+            return None
         finally:
             running.own_bytes += running.link.payload_bytes() - before
         sandbox.idleness.excuse((await running.machine.stats()).cpu_s)
-        return sandbox.idleness.said(self._clock.awake_s(), told.keep_awake_s, told.waiting)
+        return told
 
-    async def _sleep_locked(self, sandbox: Sandbox) -> None:
+    async def _sleep_locked(self, sandbox: Sandbox, wake_at: float) -> None:
         running = sandbox.running
         if running is None or sandbox.unplugged is not None or sandbox.row.state not in ("running", "paused"):
             return
         # Read first: a guest that is frozen has had a moment for what came before, and is thawed for the rest.
         received, _ = running.link.traffic()
+        payload_bytes = _payload_bytes(running)
         if sandbox.row.state == "running" and not await self._read(sandbox, running):
             return
         sleep = self._due(sandbox, running)
@@ -244,8 +250,17 @@ class IdleMonitor:
         self._tell(sandbox.sandbox_id, f"is idle: {_DONE[sleep]}")
         if sleep == "suspended":
             await self._suspends.suspend_locked(sandbox, cause="idle")
+            if sandbox.row.lifecycle.wake_on_data and _payload_bytes(running) > payload_bytes:
+                # It has perhaps got something that it had no time for.
+                self._tasks.spawn(self._wakes.use(sandbox))
         else:
-            await self._pauses.pause_locked(sandbox, "idle", received=received)
+            wakes_at = wake_time(sandbox.row.lifecycle, wake_at, self._clock.unix_s())
+            await self._pauses.pause_locked(sandbox, "idle", received=received, wakes_at=wakes_at)
+
+
+def _payload_bytes(running: RunningMachine) -> int:
+    """How much a guest has sent and received, without what the supervisor has asked it."""
+    return running.link.payload_bytes() - running.own_bytes
 
 
 _DONE: dict[Sleep, str] = {"paused": "it is paused", "suspended": "it is suspended"}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from atoll.errors import AtollError
 from atoll.supervisor.lifecycle.crash_recovery import crashed_at, crashes_in_a_row
 from atoll.supervisor.lifecycle.wake import waits_for_recovery
+from atoll.supervisor.state.reasons import reason_of
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.wake import Wakes
@@ -21,7 +22,6 @@ _LOOK_S = 0.5
 _AT_ONCE = 2
 # Before each try in a row. What crashes again and again is left to whoever uses it next.
 PAUSES_S = (0.0, 2.0, 10.0, 60.0, 300.0)
-_REASON_MOST = 500
 _log = logging.getLogger(__name__)
 
 
@@ -114,7 +114,7 @@ class Recoveries:
         except (AtollError, OSError) as error:
             crash.failures += 1
             crash.since_s = self._boot_s()
-            crash.error = (error.message if isinstance(error, AtollError) else str(error))[:_REASON_MOST]
+            crash.error = reason_of(error)
             _log.warning("sandbox %s could not be recovered: %s", sandbox.sandbox_id, crash.error)
         finally:
             crash.going = False

@@ -13,6 +13,7 @@ from atoll.errors import AtollError, SandboxNotFoundError
 from atoll.network import SHORTAGES
 from atoll.supervisor.lifecycle.kill import Kills
 from atoll.supervisor.lifecycle.unplug import Unplugs
+from atoll.supervisor.machines.plans import earlier_pages_of
 from atoll.supervisor.recovery.gc import LeftoverCollector
 from atoll.supervisor.recovery.sleepers import undisturbed
 from atoll.supervisor.state.rows import OperationRow, SandboxRow
@@ -267,6 +268,8 @@ class Reconcile:
         needed |= {paths.decisions(row.sandbox_id), paths.unplug_mark(row.sandbox_id)}
         if (row.state == "suspended" and row.has_memory) or row.engine_disk:
             needed.add(checkpoint)
+        if row.machine_id is not None:
+            needed.add(earlier_pages_of(disk, row.machine_id))
         for entry in set(directory.iterdir()) - needed:
             _log.info("removing %s, which an interrupted operation left behind", entry)
             await erase_stale(entry)

@@ -148,6 +148,10 @@ class Idleness:
     def look(self, state: str, tiers: Tiers, now_s: float, unix_s: float) -> None:
         """Note in what state the sandbox is now, and when it is to sleep."""
         self.tiers, self._calendar_s = tiers, unix_s - now_s
+        self.enter(state, now_s)
+
+    def enter(self, state: str, now_s: float) -> None:
+        """Note in what state the sandbox is now. One that is neither running nor paused has nothing to be judged."""
         if state != self._state:
             self._state, self._ran_s = state, now_s
 

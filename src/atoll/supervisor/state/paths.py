@@ -20,6 +20,7 @@ class Paths:
         self.sandboxes = home.sandboxes
         self.snapshots = home.snapshots
         self.volumes = home.volumes
+        self.hooks = home.path / "hooks"
         self.machines = home.run / "m"
         self.roots = home.run / "roots"
         self.unplug_stamp = home.run / "unplugged"

@@ -86,9 +86,10 @@ class Registry(Reservations):
         """All sandboxes, including those that are being killed."""
         return list(self._sandboxes.values())
 
-    def snapshots(self) -> list[SnapshotRow]:
-        """All snapshots, the oldest first."""
-        return list(self._snapshots.values())
+    def snapshots(self, *, forgotten: bool = True) -> list[SnapshotRow]:
+        """All snapshots, the oldest first, with or without those whose row is being deleted."""
+        rows = self._snapshots.values()
+        return [row for row in rows if forgotten or row.snapshot_id not in self._forgetting]
 
     def sandbox(self, ref: str) -> Sandbox:
         """The sandbox with that id or name.
@@ -146,6 +147,7 @@ class Registry(Reservations):
         state = changes.get("state", sandbox.row.state)
         if state != sandbox.row.state:
             changes.setdefault("sleep_cause", "request" if state in ("paused", "suspended") else None)
+            changes.setdefault("wakes_at", None)
         row = sandbox.row.but(changed_at=now_s, **changes)
         await self._database.put(row, durable=durable, freeing=freeing)
         old, sandbox.row = sandbox.row, row

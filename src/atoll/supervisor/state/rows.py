@@ -32,6 +32,7 @@ from atoll.types import (
     TemplateInfo,
     Unplugged,
     VolumeInfo,
+    VolumeMount,
 )
 
 _TOLD_APART = ("idle", "limits_in_force", "network")
@@ -63,7 +64,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     - ``generation`` counts the machines that continued from one memory.
     - ``engine_disk`` says that the engine keeps the changes on the disk, and each checkpoint contains them.
       There are then no layers.
-    - ``volumes`` are the ids of volumes by the paths where they are mounted.
+    - ``volumes`` are the volumes, named by their ids, by the paths where they are mounted.
     """
 
     image: str
@@ -82,8 +83,13 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     start_commands: tuple[StartCommand, ...] = ()
     services: tuple[ServiceSpec, ...] = ()
     on_crash: OnCrash = "reboot"
-    volumes: dict[str, str] = {}
+    volumes: dict[str, VolumeMount] = {}
     team: str | None = None
+
+    @property
+    def volume_ids(self) -> set[str]:
+        """The volumes that it mounts."""
+        return {mount.volume for mount in self.volumes.values()}
 
     def setup(self) -> dict[str, Any]:
         """These fields, for a row of the other kind."""
@@ -109,6 +115,8 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
     - ``runs`` has the last run of each service with a schedule.
     - ``idempotency`` is of the request that made it, if that had a key.
     - ``awake_until`` is until when a client has asked to keep it awake, in Unix seconds.
+    - ``wakes_at`` is when it wakes because a program inside wanted it, in Unix seconds. It is set only while it
+      sleeps.
     - ``promoted`` are the ids of sandboxes whose state it has taken over, newest last.
     """
 
@@ -145,6 +153,7 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
     promoted: tuple[str, ...] = ()
     sleep_cause: SleepCause | None = None
     awake_until: float | None = None
+    wakes_at: float | None = None
 
     @property
     def awake(self) -> bool:
@@ -196,18 +205,21 @@ class SnapshotRow(Setup, frozen=True, kw_only=True):
 
 
 class VolumeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A volume; its files are in the directory of its id."""
+    """A volume; its files are in the directory of its id.
+
+    ``changed_at`` is 0 until the row changes.
+    """
 
     volume_id: str
     name: str
     team: str | None
     created_at: float
+    quota_mib: int | None = None
+    changed_at: float = 0.0
 
     def info(self) -> VolumeInfo:
         """The information for clients."""
-        return VolumeInfo(
-            volume_id=self.volume_id, name=self.name, team=self.team, created_at=self.created_at
-        )
+        return VolumeInfo(**{name: getattr(self, name) for name in VolumeInfo.__struct_fields__})
 
     def but(self, **changes: object) -> VolumeRow:
         """The same row with some fields changed."""

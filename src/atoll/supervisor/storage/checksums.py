@@ -27,6 +27,9 @@ _SMALL_BYTES = 4 << 20
 _KNOWN_MOST = 4096
 
 
+_Identity = tuple[int, int, int, int]
+
+
 class FileChecksums(msgspec.Struct, frozen=True):
     """Size and CRC-32 of each file, by its name."""
 
@@ -37,7 +40,7 @@ class CheckpointChecksums:
     """Writes and checks checksums. A file that was good once is read again only after it has changed."""
 
     def __init__(self) -> None:
-        self._whole: dict[tuple[int, int, int, int], int] = {}
+        self._whole: dict[_Identity, int] = {}
 
     def write(self, checkpoint: Path) -> None:
         """Write the checksums of a checkpoint's files to the disk, unless it has them already. Blocks.
@@ -47,7 +50,7 @@ class CheckpointChecksums:
         """
         if (checkpoint / CHECKSUMS_FILE).exists():
             return
-        files = {path.name: (path.stat().st_size, _sum(path)) for path in _files(checkpoint)}
+        files = {path.name: (path.stat().st_size, self._summed(path)) for path in _files(checkpoint)}
         # An incomplete list of checksums would reject a memory that is intact.
         write_atomically(checkpoint / CHECKSUMS_FILE, msgspec.json.encode(FileChecksums(files)))
 
@@ -104,10 +107,19 @@ class CheckpointChecksums:
             came(done)
         return CheckedTree(len(checksums.files), done, damages, len(damages))
 
+    def _summed(self, path: Path) -> int:
+        """The checksum of a file, which may be an earlier checkpoint's too."""
+        identity = _identity(path.stat())
+        if (known := self._whole.get(identity)) is not None:
+            return known
+        found = _sum(path)
+        self._note(identity, found)
+        return found
+
     def _compare(self, path: Path, size: int, wanted: int) -> None:
         try:
             status = path.stat()
-            identity = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size)
+            identity = _identity(status)
             if status.st_size != size:
                 raise _damaged(path, f"it has {status.st_size} bytes instead of {size}")
             if self._whole.get(identity) != wanted and _sum(path) != wanted:
@@ -116,9 +128,12 @@ class CheckpointChecksums:
             if isinstance(error, DamagedError):
                 raise
             raise _damaged(path, error.strerror or str(error)) from None
+        self._note(identity, wanted)
+
+    def _note(self, identity: _Identity, known: int) -> None:
         while len(self._whole) >= _KNOWN_MOST:
             self._whole.pop(next(iter(self._whole)), None)
-        self._whole[identity] = wanted
+        self._whole[identity] = known
 
 
 def recorded(checkpoint: Path) -> dict[str, tuple[int, int]]:
@@ -155,6 +170,10 @@ def note_boot(checkpoint: Path) -> None:
     It may be lost when the host goes down.
     """
     (checkpoint / BOOT).write_text(boot_id())
+
+
+def _identity(status: os.stat_result) -> _Identity:
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _check_boot(checkpoint: Path) -> None:

@@ -13,7 +13,7 @@ _LONGEST = 1024
 _KEPT = ("/proc", "/sys", "/dev", "/run/atoll", "/.atoll")
 
 
-def check_mountpoints(volumes: Mapping[str, str]) -> None:
+def check_mountpoints(volumes: Mapping[str, object]) -> None:
     """Refuse paths where a volume cannot be mounted.
 
     Raises:

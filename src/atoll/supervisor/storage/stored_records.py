@@ -149,7 +149,7 @@ class StoredRecords:
         mounted = [
             one.row.name or one.sandbox_id
             for one in self._registry.sandboxes()
-            if row.volume_id in one.row.volumes.values()
+            if row.volume_id in one.row.volume_ids
         ]
         return [row.name, *mounted]
 

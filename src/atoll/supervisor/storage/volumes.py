@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import msgspec
+
 from atoll.errors import AtollError, InUseError, InvalidSpecError, NameTakenError, VolumeNotFoundError
 from atoll.host import RootedTree, remove_tree, sync_directory, to_the_end
 from atoll.supervisor.state.database import Database
@@ -22,6 +24,7 @@ from atoll.supervisor.storage.mount_points import check_mountpoints
 from atoll.supervisor.storage.trash import ASIDE, Trash, erase_stale
 from atoll.supervisor.storage.volume_files import VolumeFiles
 from atoll.supervisor.storage.volume_lists import VolumeLists
+from atoll.types import VolumeMount, check_volume_quota, volume_mount
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 # Every user in a sandbox that mounts a volume may use it, whatever that user's number is.
@@ -73,9 +76,7 @@ class Volumes:
 
     async def _take_back(self, row: VolumeRow) -> None:
         if self._named(row.name, row.team) is not None:
-            row = VolumeRow(
-                volume_id=row.volume_id, name=row.volume_id, team=row.team, created_at=row.created_at
-            )
+            row = row.but(name=row.volume_id)
         if self._paths.volume_data(row.volume_id).is_dir():
             _log.warning("volume %s (%s) was not in the database", row.volume_id, row.name)
             await self._database.put(row, durable=True)
@@ -117,11 +118,11 @@ class Volumes:
     def _named(self, name: str, team: str | None) -> VolumeRow | None:
         return next((row for row in self._rows.values() if (row.name, row.team) == (name, team)), None)
 
-    async def create(self, name: str, team: str | None) -> VolumeRow:
+    async def create(self, name: str, team: str | None, quota_mib: int | None = None) -> VolumeRow:
         """Make an empty volume. It is durable when this returns.
 
         Raises:
-            InvalidSpecError: The name is invalid, or the team has as many volumes as it may.
+            InvalidSpecError: The name or the quota is invalid, or the team has as many volumes as it may.
             NameTakenError: Another volume of the team has the name.
         """
         if not _NAME.fullmatch(name):
@@ -129,11 +130,13 @@ class Volumes:
                 f"{name!r} is not a valid volume name",
                 hint="use 1 to 128 letters, digits, dashes and underscores",
             )
+        check_volume_quota(quota_mib)
         if len([row for row in self._rows.values() if row.team == team]) >= _VOLUMES_MOST:
             raise InvalidSpecError(f"there are {_VOLUMES_MOST} volumes already", hint="delete some")
         volume_id = new_id()
         with self._reserved(name, team), self._registry.pins.during(volume_id):
-            row = VolumeRow(volume_id=volume_id, name=name, team=team, created_at=self._registry.now_s())
+            now_s = self._registry.now_s()
+            row = VolumeRow(volume_id=volume_id, name=name, team=team, created_at=now_s, quota_mib=quota_mib)
             directory = self._paths.volume(volume_id)
             try:
                 await asyncio.to_thread(_make, directory, self._paths.volume_data(volume_id))
@@ -141,6 +144,20 @@ class Volumes:
             except BaseException:
                 await to_the_end(erase_stale(directory))
                 raise
+            self._rows[volume_id] = row
+        return row
+
+    async def set_quota(self, volume_id: str, quota_mib: int | None) -> VolumeRow:
+        """Replace the quota of a volume. What it has beyond it stays.
+
+        Raises:
+            InvalidSpecError: The quota is invalid.
+            VolumeNotFoundError: There is no such volume.
+        """
+        check_volume_quota(quota_mib)
+        with self._registry.pins.during(volume_id):
+            row = self.get(volume_id).but(quota_mib=quota_mib, changed_at=self._registry.now_s())
+            await self._database.put(row, durable=True)
             self._rows[volume_id] = row
         return row
 
@@ -165,9 +182,7 @@ class Volumes:
                 accessed.
         """
         row = self.get(ref, team)
-        users = [
-            one.sandbox_id for one in self._registry.sandboxes() if row.volume_id in one.row.volumes.values()
-        ]
+        users = [one.sandbox_id for one in self._registry.sandboxes() if row.volume_id in one.row.volume_ids]
         if users or self._registry.pins.has(row.volume_id):
             raise InUseError(
                 f"volume {ref!r} is used by {', '.join(users) or 'a running operation'}",
@@ -189,15 +204,19 @@ class Volumes:
         data, aside = self._paths.volume_data(row.volume_id), self._paths.volume_aside(row.volume_id)
         return VolumeFiles(row.volume_id, RootedTree(data, aside, _OWNER), self._registry, self._lists)
 
-    def resolve(self, wanted: Mapping[str, str], team: str | None) -> dict[str, str]:
-        """The ids of the wanted volumes, by the paths where they are to be mounted.
+    def resolve(self, wanted: Mapping[str, str | VolumeMount], team: str | None) -> dict[str, VolumeMount]:
+        """The wanted mounts by path, with the ids of their volumes.
 
         Raises:
             InvalidSpecError: One cannot be mounted where it is wanted.
             VolumeNotFoundError: The team has no volume with that name or id.
         """
         check_mountpoints(wanted)
-        return {path: self._of_team(wanted[path], team) for path in sorted(wanted)}
+        mounts = {path: volume_mount(wanted[path]) for path in sorted(wanted)}
+        return {
+            path: msgspec.structs.replace(mount, volume=self._of_team(mount.volume, team))
+            for path, mount in mounts.items()
+        }
 
     def _of_team(self, ref: str, team: str | None) -> str:
         row = self.get(ref, team)
@@ -207,12 +226,17 @@ class Volumes:
             )
         return row.volume_id
 
-    def again(self, had: Mapping[str, str], wanted: Mapping[str, str], team: str | None) -> dict[str, str]:
+    def again(
+        self,
+        had: Mapping[str, VolumeMount],
+        wanted: Mapping[str, str | VolumeMount],
+        team: str | None,
+    ) -> dict[str, VolumeMount]:
         """The mounts of a sandbox made from a snapshot: the snapshot's, with the ``wanted`` ones replaced.
 
         Raises:
-            InvalidSpecError: A volume is wanted where the snapshot's sandbox mounted none: its memory fixes
-                the paths.
+            InvalidSpecError: A volume is wanted where the snapshot's sandbox mounted none, or is wanted
+                read-only where that one could write, or the other way round: its memory fixes both.
             VolumeNotFoundError: A volume is gone, or is not the team's.
         """
         if strange := wanted.keys() - had.keys():
@@ -220,6 +244,13 @@ class Volumes:
                 f"the snapshot has no volume at {', '.join(sorted(strange))}",
                 hint=f"it has volumes at: {', '.join(sorted(had)) or 'no place'}",
             )
+        for path, given in wanted.items():
+            if volume_mount(given).read_only != had[path].read_only:
+                was = "read-only" if had[path].read_only else "to be written"
+                raise InvalidSpecError(
+                    f"the snapshot mounts the volume at {path} {was}",
+                    hint=f"give VolumeMount(…, read_only={had[path].read_only}) there too",
+                )
         return self.resolve({**had, **wanted}, team)
 
 

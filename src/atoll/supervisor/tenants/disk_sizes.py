@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
 from atoll.host import tree_bytes
+from atoll.supervisor.machines.plans import earlier_pages_of
 
 if TYPE_CHECKING:
     from atoll.snapshots import Layers
@@ -95,16 +96,16 @@ class DiskSizes:
     async def measure(self, parts: DiskParts) -> None:
         """Measure what was not measured lately enough."""
         for layer_id in parts.layers - self._frozen.keys():
-            measured = await asyncio.to_thread(_measured, partial(self._layers.size_bytes, layer_id), 0)
-            self._frozen[layer_id] = measured[0]
+            work = partial(self._layers.size_bytes, layer_id)
+            self._frozen[layer_id] = (await asyncio.to_thread(measured, work, 0))[0]
         for tree in parts.trees - self._trees.keys():
-            self._trees[tree] = (await asyncio.to_thread(_measured, partial(tree_bytes, tree), 0))[0]
+            self._trees[tree] = (await asyncio.to_thread(measured, partial(tree_bytes, tree), 0))[0]
         volumes = self._volumes.ids()
         for id_, rests_since in self._stale(parts).items():
             before_bytes = self.of(id_)
             if id_ in volumes:
                 work = partial(tree_bytes, self._paths.volume(id_))
-                size_bytes, took_s = await asyncio.to_thread(_measured, work, before_bytes)
+                size_bytes, took_s = await asyncio.to_thread(measured, work, before_bytes)
             else:
                 size_bytes, took_s = await self._of_sandbox(id_, before_bytes)
             self._measures[id_] = _Measure(size_bytes, time.monotonic(), took_s, rests_since)
@@ -119,7 +120,7 @@ class DiskSizes:
         except (AtollError, OSError):  # it is gone
             return 0, 0.0
         work = partial(self._disk_and_memory, sandbox, kept)
-        return await asyncio.to_thread(_measured, work, before_bytes)
+        return await asyncio.to_thread(measured, work, before_bytes)
 
     def _disk_and_memory(self, sandbox: Sandbox, kept: int) -> int:
         row = sandbox.row
@@ -127,7 +128,10 @@ class DiskSizes:
             0 if row.engine_disk else self._layers.sizes_changed(self._paths.disk(row.sandbox_id, row.disk))
         )
         memory = self._paths.checkpoint(row.sandbox_id)
-        return kept + disk + (tree_bytes(memory) if memory.is_dir() else 0)
+        held = tree_bytes(memory) if memory.is_dir() else 0
+        if row.machine_id is not None:
+            held += _shares(earlier_pages_of(self._paths.disk(row.sandbox_id, row.disk), row.machine_id))
+        return kept + disk + held
 
     def _forget(self) -> None:
         """Forget the sizes of what no longer exists."""
@@ -149,6 +153,15 @@ class DiskSizes:
         }
 
 
+def _shares(earlier_pages: Path) -> int:
+    """The bytes of files that others may have too, each divided by how many have it."""
+    try:
+        stats = [path.lstat() for path in earlier_pages.iterdir()]
+    except OSError:  # there are none, or they have just gone
+        return 0
+    return sum(one.st_blocks * 512 // max(1, one.st_nlink) for one in stats)
+
+
 async def _kept_by_engine(sandbox: Sandbox) -> int:
     """Bytes of a running sandbox's disk that the engine keeps."""
     if not sandbox.row.engine_disk or sandbox.running is None:
@@ -164,7 +177,7 @@ def _fresh(measure: _Measure | None, rests_since: float | None, now_s: float) ->
     return now_s - measure.at_s <= max(_FRESH_S, _FRESH_TIMES * measure.took_s)
 
 
-def _measured(work: Callable[[], int], before_bytes: int) -> tuple[int, float]:
+def measured(work: Callable[[], int], before_bytes: int) -> tuple[int, float]:
     """The result of the work and the processor time that it took.
 
     If it fails, the result is the earlier one.

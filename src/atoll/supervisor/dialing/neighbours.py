@@ -1,0 +1,123 @@
+"""Connects sandboxes to others of the same team, as their policies allow."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+
+from atoll.errors import AtollError, SandboxNotFoundError
+from atoll.protocol import AGENT_PORT
+from atoll.supervisor.dialing.socket import Dialling
+from atoll.supervisor.lifecycle.turns import Turns
+from atoll.supervisor.lifecycle.wake import Wakes
+from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.sandbox import Sandbox
+from atoll.supervisor.state.tasks import Tasks
+
+# How many wakes guests may cause at once; clients have the other turns.
+_AT_ONCE = 2
+# Who could not be woken is left alone for so long, and who does not exist is not looked for again.
+_FAILED_S = 5.0
+_ABSENT_S = 1.0
+_REMEMBERED_MOST = 4096
+
+
+class Neighbours:
+    """What one sandbox reaches of another, which wakes for it. Reaches none before ``start`` and after ``close``.
+
+    Args:
+        registry: The sandboxes.
+        dialling: Connects to the other one.
+        wakes: Wakes it.
+        tasks: Owner of a wake, for which all wait who want it.
+        boot_s: The clock.
+    """
+
+    def __init__(
+        self, registry: Registry, dialling: Dialling, wakes: Wakes, tasks: Tasks, boot_s: Callable[[], float]
+    ) -> None:
+        self._registry = registry
+        self._dialling = dialling
+        self._wakes = wakes
+        self._tasks = tasks
+        self._boot_s = boot_s
+        self._is_open = False
+        self._turns = Turns(_AT_ONCE)
+        self._waking: dict[str, asyncio.Task[object]] = {}
+        # Until when, by the clock.
+        self._failed: dict[str, tuple[float, str]] = {}
+        self._absent: dict[tuple[str | None, str], float] = {}
+
+    def start(self) -> None:
+        """Begin: what an earlier supervisor had left half done is settled."""
+        self._is_open = True
+
+    def close(self) -> None:
+        """Reach none any more, and wake none."""
+        self._is_open = False
+
+    async def reach(self, team: str | None, ref: str, port: int) -> socket.socket:
+        """Connect to a port of another sandbox, which wakes for it. The caller owns the socket.
+
+        Args:
+            team: Whose sandbox wants it. It reaches those of the same team only.
+            ref: The name or id of the other one.
+            port: The port. The agent's own runs commands, so no sandbox reaches it.
+
+        Raises:
+            PermissionError: There is no such sandbox of that team, or the port is the agent's.
+            OSError: Nothing listens there, or it cannot be woken, or it does not answer.
+        """
+        if not self._is_open:
+            raise ConnectionRefusedError("the supervisor starts or ends")
+        if port == AGENT_PORT:
+            raise PermissionError(f"port {port} is the guest agent's, which no other sandbox reaches")
+        sandbox = self._find(team, ref)
+        try:
+            await self._awake(sandbox)
+            return await self._dialling.dial_for_guest(sandbox, port)
+        except AtollError as error:
+            raise ConnectionRefusedError(str(error)) from error
+
+    def _find(self, team: str | None, ref: str) -> Sandbox:
+        found = None
+        if self._absent.get((team, ref), 0.0) <= self._boot_s():
+            with contextlib.suppress(SandboxNotFoundError):
+                found = self._registry.sandbox(ref)
+        if found is None or found.row.team != team:
+            if len(self._absent) >= _REMEMBERED_MOST:
+                self._absent.clear()
+            self._absent.setdefault((team, ref), self._boot_s() + _ABSENT_S)
+            # In the same words for one of another team: nobody learns which names others have.
+            raise PermissionError(f"the team has no sandbox {ref}")
+        self._absent.pop((team, ref), None)
+        return found
+
+    async def _awake(self, sandbox: Sandbox) -> None:
+        """Wait until it runs, with all others who do: none of them wakes it again if that fails."""
+        if sandbox.row.state == "running":
+            return
+        until_s, why = self._failed.get(sandbox.sandbox_id, (0.0, ""))
+        if until_s > self._boot_s():
+            raise ConnectionRefusedError(why)
+        task = self._waking.get(sandbox.sandbox_id)
+        if task is None:
+            task = self._waking[sandbox.sandbox_id] = self._tasks.spawn(self._wake(sandbox))
+            task.add_done_callback(lambda _: self._waking.pop(sandbox.sandbox_id))
+        await asyncio.shield(task)
+
+    async def _wake(self, sandbox: Sandbox) -> None:
+        before = sandbox.row.recovered
+        async with self._turns.turn():
+            try:
+                await self._wakes.use(sandbox)
+            except AtollError as error:
+                if len(self._failed) >= _REMEMBERED_MOST:
+                    self._failed.clear()
+                self._failed[sandbox.sandbox_id] = (self._boot_s() + _FAILED_S, str(error))
+                raise
+        self._failed.pop(sandbox.sandbox_id, None)
+        if sandbox.row.recovered != before:
+            sandbox.untold = sandbox.row.recovered  # a client is to hear of it

@@ -1,0 +1,132 @@
+"""Runs the programs of the home's user around the sleep of sandboxes, on the host."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from atoll.host import RunProgramError, run_program
+
+if TYPE_CHECKING:
+    from atoll.supervisor.state.rows import SandboxRow
+    from atoll.supervisor.state.tasks import Tasks
+
+# As long as those inside: a suspend waits for them.
+HOOKS_S = 10.0
+# Once they took longer, none runs for so long: all sandboxes of a home may be about to be suspended.
+HUNG_S = 60.0
+Event = Literal["before-suspend", "after-wake"]
+_OUTPUT_BYTES = 4096
+_log = logging.getLogger(__name__)
+
+
+class _Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What a hook reads."""
+
+    event: Event
+    why: str
+    sandbox_id: str
+    name: str | None
+    team: str | None
+    metadata: dict[str, str]
+
+
+class HomeHooks:
+    """The hooks of a home: executable files in ``before-suspend.d`` and ``after-wake.d``.
+
+    Args:
+        directory: Where both are.
+        tasks: Owner of those that run after a wake.
+        bound_s: Seconds that all hooks of one event may take together.
+    """
+
+    def __init__(self, directory: Path, tasks: Tasks, bound_s: float = HOOKS_S) -> None:
+        self._directory = directory
+        self._tasks = tasks
+        self._bound_s = bound_s
+        self._woken: dict[str, asyncio.Task[None]] = {}
+        self._hung_until_s = 0.0
+
+    async def before_suspend(self, row: SandboxRow, why: str) -> None:
+        """Run those before a suspend. What they do, or fail to do, stops no suspend.
+
+        Args:
+            why: The cause of the sleep.
+        """
+        await self._after(self._woken.get(row.sandbox_id), "before-suspend", row, why)
+
+    def after_wake(self, row: SandboxRow, why: str) -> None:
+        """Begin to run those after a wake. Nobody waits for them.
+
+        Args:
+            why: What the sandbox was before: ``suspended`` or ``crashed``.
+        """
+        if self._hooks("after-wake"):
+            sandbox_id = row.sandbox_id
+            work = self._after(self._woken.get(sandbox_id), "after-wake", row, why)
+            self._woken[sandbox_id] = task = self._tasks.spawn(work)
+            task.add_done_callback(lambda _: self._forget(sandbox_id, task))
+
+    def _forget(self, sandbox_id: str, task: asyncio.Task[None]) -> None:
+        if self._woken.get(sandbox_id) is task:
+            del self._woken[sandbox_id]
+
+    async def _after(
+        self, earlier: asyncio.Task[None] | None, event: Event, row: SandboxRow, why: str
+    ) -> None:
+        if earlier is not None:
+            await asyncio.wait([earlier])  # a listener hears of both in their order
+        await self._run(event, row, why)
+
+    async def _run(self, event: Event, row: SandboxRow, why: str) -> None:
+        hooks, loop = self._hooks(event), asyncio.get_running_loop()
+        if hooks and loop.time() < self._hung_until_s:
+            _log.warning("no hooks %s for sandbox %s: one has just taken too long", event, row.sandbox_id)
+            return
+        told = _Told(
+            event=event,
+            why=why,
+            sandbox_id=row.sandbox_id,
+            name=row.name,
+            team=row.team,
+            metadata=row.metadata,
+        )
+        line = msgspec.json.encode(told) + b"\n"
+        end_s = loop.time() + self._bound_s
+        for path in hooks:
+            left_s = end_s - loop.time()
+            if left_s <= 0:
+                _log.warning("the hook %s was left out for %s: no time was left", path, row.sandbox_id)
+                continue
+            await self._call(path, line, left_s, row.sandbox_id)
+        if loop.time() >= end_s:
+            self._hung_until_s = loop.time() + HUNG_S
+
+    async def _call(self, path: Path, line: bytes, left_s: float, sandbox_id: str) -> None:
+        try:
+            done = await run_program([str(path)], stdin=line, timeout_s=left_s)
+        except (RunProgramError, OSError) as error:
+            _log.warning("a hook failed for sandbox %s: %s", sandbox_id, error)
+            return
+        if done.exit_code != 0:
+            said = (done.stderr or done.stdout)[-_OUTPUT_BYTES:].decode(errors="replace")
+            _log.warning(
+                "the hook %s ended with %d for sandbox %s: %s", path, done.exit_code, sandbox_id, said
+            )
+
+    def _hooks(self, event: Event) -> list[Path]:
+        """The executable files by name, without hidden ones."""
+        try:
+            found = sorted((self._directory / f"{event}.d").iterdir())
+        except OSError:
+            return []
+        return [
+            path
+            for path in found
+            if path.is_file() and os.access(path, os.X_OK) and not path.name.startswith(".")
+        ]

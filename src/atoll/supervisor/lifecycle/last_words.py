@@ -1,0 +1,77 @@
+"""Tells of a suspend on the host and inside, and hears when the guest wants to wake."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from atoll.errors import AtollError, UnsupportedError
+from atoll.supervisor.state.wake_times import wake_time
+
+if TYPE_CHECKING:
+    from atoll.guest import LastWords
+    from atoll.supervisor.lifecycle.home_hooks import HomeHooks
+    from atoll.supervisor.machines.agent_client import Agents
+    from atoll.supervisor.state.running_machine import RunningMachine
+    from atoll.supervisor.state.sandbox import Sandbox
+    from atoll.types import SleepCause
+
+_log = logging.getLogger(__name__)
+
+
+class Farewells:
+    """Tells the home's user of a suspend, and then the guest before it is frozen.
+
+    Args:
+        hooks: The programs of the home's user.
+        agents: Calls the guests' agents.
+        unix_s: The calendar.
+        tell: Writes a line into a sandbox's log.
+    """
+
+    def __init__(
+        self,
+        hooks: HomeHooks,
+        agents: Agents,
+        unix_s: Callable[[], float],
+        tell: Callable[[str, str], None],
+    ) -> None:
+        self._hooks = hooks
+        self._agents = agents
+        self._unix_s = unix_s
+        self._tell = tell
+
+    async def say(self, sandbox: Sandbox, cause: SleepCause) -> float | None:
+        """Tell that a sandbox is about to be suspended, and run the hooks. Returns when it is to wake.
+
+        A guest that is frozen already is told nothing: what it said when it was paused counts. An agent that does
+        not answer in time stops no suspend. The caller holds the sandbox's lock.
+        """
+        hooks, running = self._hooks.before_suspend(sandbox.row, cause), sandbox.running
+        with contextlib.suppress(AtollError):  # a kill, which ends the machine, does not wait for them
+            await (hooks if running is None else running.alive(hooks, sandbox.sandbox_id))
+        if running is None or sandbox.row.state != "running" or sandbox.unplugged is not None:
+            return sandbox.row.wakes_at
+        try:
+            words = await running.alive(self._exchange(running), sandbox.sandbox_id)
+        except UnsupportedError:
+            return None  # a checkpoint keeps its agent
+        except (AtollError, OSError) as error:
+            _log.warning("sandbox %s is suspended without its consent: %s", sandbox.sandbox_id, error)
+            self._tell(sandbox.sandbox_id, f"is suspended, although its agent does not answer: {error}")
+            return None
+        return wake_time(sandbox.row.lifecycle, words.wake_at, self._unix_s())
+
+    async def _exchange(self, running: RunningMachine) -> LastWords:
+        words, moved_bytes = await self._agents.before_suspend(running.link)
+        running.own_bytes += moved_bytes
+        if words.hooks:
+            # What they say to others, and hear, is no data that is still to be handled.
+            before = running.link.payload_bytes()
+            try:
+                words, _ = await self._agents.before_suspend(running.link, hooks=True)
+            finally:
+                running.own_bytes += running.link.payload_bytes() - before
+        return words

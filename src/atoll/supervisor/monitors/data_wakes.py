@@ -1,0 +1,163 @@
+"""Wakes suspended sandboxes for which data comes on a connection that they have open."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from atoll.errors import AtollError, DrainingError, QuotaError
+from atoll.network import Pace
+from atoll.supervisor.lifecycle.turns import Turns
+
+if TYPE_CHECKING:
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.sandbox import Sandbox
+    from atoll.supervisor.state.tasks import Tasks
+
+Wake = Callable[["Sandbox"], Coroutine[Any, Any, object]]
+
+# Of one sandbox: so many wakes at once, and then one in so many seconds. One that is idle for longer before it
+# is suspended never waits for this.
+WAKES_AT_ONCE = 10
+WAKE_EVERY_S = 60.0
+# Of all sandboxes: those that clients wait for have their turns between these.
+_AT_ONCE = 4
+# A wake that fails costs a restore. One that may not be costs nothing, and may be allowed at any moment.
+PAUSES_S = (5.0, 15.0, 60.0, 300.0)
+_FORBIDDEN_S = 10.0
+# The event loop's clock stops while the host sleeps, so it never waits for longer than this.
+_LOOK_S = 0.5
+_log = logging.getLogger(__name__)
+
+
+class _Sleeper:
+    """A sandbox that data wakes, and its newest sleep."""
+
+    def __init__(self, sandbox: Sandbox, clock: Callable[[], float]) -> None:
+        self.sandbox = sandbox
+        self.pace = Pace(1 / WAKE_EVERY_S, WAKES_AT_ONCE, clock)
+        self.generation = 0
+        self.waking: asyncio.Task[None] | None = None
+
+    @property
+    def is_same_sleep(self) -> bool:
+        """Whether it still sleeps as it did when its watch began, with its connections."""
+        sandbox = self.sandbox
+        asleep = sandbox.row.state == "suspended" and sandbox.row.generation == self.generation
+        return asleep and sandbox.link is not None and sandbox.unplugged is None
+
+    @property
+    def waits(self) -> bool:
+        """Whether data may wake it, or is about to."""
+        link = self.sandbox.link
+        watched = link is not None and link.data_watch.is_on
+        return (watched or self.waking is not None) and self.is_same_sleep
+
+
+class DataWakes:
+    """Wakes suspended sandboxes whose lifecycle has ``wake_on_data``.
+
+    Args:
+        registry: The sandboxes.
+        tasks: Owner of the wakes.
+        boot_s: A clock that never jumps.
+        tell: Writes a line into a sandbox's log.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        tasks: Tasks,
+        boot_s: Callable[[], float],
+        tell: Callable[[str, str], None],
+    ) -> None:
+        self._registry = registry
+        self._tasks = tasks
+        self._boot_s = boot_s
+        self._tell = tell
+        self._wake: Wake | None = None
+        self._sleepers: dict[str, _Sleeper] = {}
+        self._turns = Turns(_AT_ONCE)
+
+    def start(self, wake: Wake) -> None:
+        """Begin to wake those that get data, with ``wake``."""
+        self._wake = wake
+
+    def close(self) -> None:
+        """Wake nothing any more."""
+        self._wake = None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a sandbox waits for data, so that the supervisor must stay."""
+        return self._wake is not None and any(sleeper.waits for sleeper in self._sleepers.values())
+
+    def watch(self, sandbox: Sandbox) -> None:
+        """Watch a suspended sandbox that has kept its link, if data is to wake it. Idempotent."""
+        link, row = sandbox.link, sandbox.row
+        if not row.lifecycle.wake_on_data or link is None or row.relayering:
+            return
+        sleeper = self._sleepers.get(sandbox.sandbox_id)
+        if sleeper is None:
+            self._forget_gone()
+            sleeper = self._sleepers[sandbox.sandbox_id] = _Sleeper(sandbox, self._boot_s)
+        if sleeper.generation != row.generation and sleeper.waking is not None:
+            sleeper.waking.cancel()  # the guest has got what it was for
+            sleeper.waking = None
+        sleeper.generation = row.generation
+        if sleeper.is_same_sleep and sleeper.waking is None and not link.data_watch.is_on:
+            link.data_watch.begin(partial(self._came, sleeper))
+
+    def _came(self, sleeper: _Sleeper, source: str) -> None:
+        waking = sleeper.waking = self._tasks.watch(self._wake_up(sleeper, source))
+
+        def done(_: asyncio.Task[None]) -> None:
+            if sleeper.waking is waking:
+                sleeper.waking = None
+
+        waking.add_done_callback(done)
+
+    async def _wake_up(self, sleeper: _Sleeper, source: str) -> None:
+        """Wake a sandbox as soon as it may be, and try again until it is awake."""
+        sandbox, failures, forbidden = sleeper.sandbox, 0, False
+        wait_s = sleeper.pace.wait_s()
+        later = f"; it has woken often, so it wakes in {wait_s:.0f} s" if wait_s else ""
+        self._tell(sandbox.sandbox_id, f"data came from {source}{later}")
+        while True:
+            await self._pass(wait_s)
+            try:
+                async with self._turns.turn():
+                    wake = self._wake
+                    if wake is None or not sleeper.is_same_sleep:
+                        return
+                    await self._tasks.run(wake(sandbox))
+                sleeper.pace.take()
+                return
+            except (DrainingError, QuotaError) as error:
+                if not forbidden:
+                    self._tell(sandbox.sandbox_id, f"wakes for its data later: {error}")
+                wait_s, forbidden = _FORBIDDEN_S, True
+            except (AtollError, OSError) as error:
+                if not sleeper.is_same_sleep:  # it has crashed, is unplugged, or was killed
+                    return
+                wait_s = PAUSES_S[min(failures, len(PAUSES_S) - 1)]
+                failures += 1
+                _log.warning(
+                    "sandbox %s cannot wake for data, and tries again: %s", sandbox.sandbox_id, error
+                )
+
+    async def _pass(self, wait_s: float) -> None:
+        """Return when so many seconds have passed, also while the host slept."""
+        until_s = self._boot_s() + wait_s
+        while self._boot_s() < until_s:  # noqa: ASYNC110 - the clock has no event
+            await asyncio.sleep(_LOOK_S)
+
+    def _forget_gone(self) -> None:
+        """Forget sandboxes that are gone, before there is one more."""
+        known = {sandbox.sandbox_id for sandbox in self._registry.sandboxes()}
+        for gone in self._sleepers.keys() - known:
+            del self._sleepers[gone]

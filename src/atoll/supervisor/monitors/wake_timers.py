@@ -1,0 +1,133 @@
+"""Wakes sleeping sandboxes at the times that programs inside have left."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from atoll.errors import AtollError, DrainingError, QuotaError
+from atoll.supervisor.lifecycle.turns import Turns
+from atoll.supervisor.state.reasons import reason_of
+
+if TYPE_CHECKING:
+    from atoll.supervisor.lifecycle.wake import Wakes
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.sandbox import Sandbox
+    from atoll.supervisor.state.tasks import Tasks
+
+# The event loop's clock stops while the host sleeps, so it never waits for longer than this.
+_LOOK_S = 0.5
+# Of all sandboxes: those that clients wait for have their turns between these.
+_AT_ONCE = 4
+# A wake that fails costs a restore. One that may not be costs nothing, and may be allowed at any moment.
+PAUSES_S = (5.0, 15.0, 60.0, 300.0)
+_FORBIDDEN_S = 10.0
+_log = logging.getLogger(__name__)
+
+
+class _Due:
+    """A wake that is due, and its tries."""
+
+    def __init__(self, wakes_at: float) -> None:
+        self.wakes_at = wakes_at
+        self.failures = 0
+        self.again_s = 0.0
+        self.going = False
+        self.told = False
+
+
+class WakeTimers:
+    """Watches the times in the rows of all sleeping sandboxes in one task.
+
+    Args:
+        registry: The sandboxes.
+        wakes: Wakes them.
+        tasks: Owner of the watching and of the wakes.
+        unix_s: The calendar.
+        boot_s: A clock that never jumps.
+        tell: Writes a line into a sandbox's log.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        wakes: Wakes,
+        tasks: Tasks,
+        unix_s: Callable[[], float],
+        boot_s: Callable[[], float],
+        tell: Callable[[str, str], None],
+    ) -> None:
+        self._registry = registry
+        self._wakes = wakes
+        self._tasks = tasks
+        self._unix_s = unix_s
+        self._boot_s = boot_s
+        self._tell = tell
+        self._due: dict[str, _Due] = {}
+        self._turns = Turns(_AT_ONCE)
+        self._closed = False
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a sandbox waits for its time, so that the supervisor must stay."""
+        return not self._closed and any(_is_set(sandbox) for sandbox in self._registry.sandboxes())
+
+    def close(self) -> None:
+        """Wake nothing any more: the next supervisor wakes what was due."""
+        self._closed = True
+
+    async def run(self) -> None:
+        """Watch until ``close``."""
+        while not self._closed:
+            self._look()
+            await asyncio.sleep(_LOOK_S)
+
+    def _look(self) -> None:
+        now_s = self._unix_s()
+        due = {
+            sandbox.sandbox_id: sandbox
+            for sandbox in self._registry.sandboxes()
+            if _is_set(sandbox) and (sandbox.row.wakes_at or 0.0) <= now_s
+        }
+        for gone in self._due.keys() - due.keys():
+            del self._due[gone]
+        for sandbox_id, sandbox in due.items():
+            wakes_at = sandbox.row.wakes_at or 0.0
+            known = self._due.get(sandbox_id)
+            if known is None or known.wakes_at != wakes_at:
+                known = self._due[sandbox_id] = _Due(wakes_at)
+            if not known.going and self._boot_s() >= known.again_s:
+                known.going = True
+                self._tasks.watch(self._wake(sandbox, known))
+
+    async def _wake(self, sandbox: Sandbox, due: _Due) -> None:
+        try:
+            async with self._turns.turn():
+                if self._closed or not _is_set(sandbox) or sandbox.row.wakes_at != due.wakes_at:
+                    return
+                if not due.told:
+                    self._tell(sandbox.sandbox_id, "wakes: the time has come that it has left in wake-at")
+                due.told = True
+                await self._tasks.run(self._wakes.use(sandbox))
+        except (AtollError, OSError) as error:
+            forbidden = isinstance(error, DrainingError | QuotaError)
+            pause_s = _FORBIDDEN_S if forbidden else PAUSES_S[min(due.failures, len(PAUSES_S) - 1)]
+            due.failures += not forbidden
+            due.again_s = self._boot_s() + pause_s
+            _log.warning(
+                "sandbox %s cannot wake at its time, and tries again: %s",
+                sandbox.sandbox_id,
+                reason_of(error),
+            )
+        finally:
+            due.going = False
+
+
+def _is_set(sandbox: Sandbox) -> bool:
+    """Whether a sandbox sleeps until a time."""
+    row = sandbox.row
+    asleep = row.wakes_at is not None and row.state in ("paused", "suspended") and not row.relayering
+    return asleep and sandbox.unplugged is None
