@@ -9,7 +9,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from atoll import Images, Sandbox, Snapshots, Supervisor, Templates, Volumes
@@ -165,6 +165,17 @@ def assert_nothing_is_left(path: Path) -> None:
         for entry in listed(path / directory)
     ]
     assert left == []
+
+
+def contents_of(home: Path, *, without: Sequence[str] = ()) -> Iterator[tuple[Path, bytes]]:
+    """Every file of a home with its bytes, but those below the named parts. What is removed meanwhile is left out."""
+    for path, directories, names in os.walk(home):
+        directories[:] = [name for name in directories if name not in without]
+        for name in names:
+            file = Path(path) / name
+            with contextlib.suppress(FileNotFoundError):
+                if file.is_file():
+                    yield file, file.read_bytes()
 
 
 def listed(directory: Path) -> list[Path]:

@@ -10,10 +10,12 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"atoll/agent/hooks"
 	"atoll/agent/process"
@@ -203,6 +205,63 @@ func TestFilesAndTreesGoInAndOut(t *testing.T) {
 		if _, text := call(t, "POST", url+"/atoll/files", body); !strings.Contains(text, wanted) {
 			t.Errorf("%s: %s", body, text)
 		}
+	}
+}
+
+func TestAFileThatChangesAllTheTimeIsReadWhole(t *testing.T) {
+	url, home := serve(t)
+	path := filepath.Join(home, "state")
+	texts := []string{"connected", "while you slept"}
+	long := strings.Repeat("long", 20<<10)
+	for name, change := range map[string]func(turn int) error{
+		// Such a file has no bytes for a moment.
+		"written anew": func(turn int) error { return os.WriteFile(path, []byte(texts[turn%2]), 0o644) },
+		"growing": func(turn int) error {
+			if turn == 0 {
+				return os.WriteFile(path, []byte(long), 0o644)
+			}
+			file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+			if err == nil {
+				_, err = file.WriteString("more")
+				file.Close()
+			}
+			time.Sleep(100 * time.Microsecond)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stop, stopped := make(chan struct{}), make(chan struct{})
+			defer func() { close(stop); <-stopped }()
+			go func() {
+				defer close(stopped)
+				for turn := 0; ; turn++ {
+					select {
+					case <-stop:
+						return
+					default:
+						if err := change(turn); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				}
+			}()
+			for range 1000 {
+				response, err := http.Get(url + "/atoll/file?path=state")
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, err := io.ReadAll(response.Body)
+				response.Body.Close()
+				if err != nil {
+					t.Fatal(err)
+				}
+				text := string(body)
+				if response.StatusCode == 200 && text != "" && !slices.Contains(texts, text) && !strings.HasPrefix(text, long) {
+					t.Fatalf("%d bytes", len(text))
+				}
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package atollapi
 
 import (
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -21,13 +22,18 @@ func (a *API) readFile(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer file.Close()
+	content, size, err := files.Content(file, info)
+	if err != nil {
+		return files.Named(err, path)
+	}
 	w.Header().Set("Content-Type", "application/octet-stream")
-	if info.Size() > 0 {
-		w.Header().Set("Content-Length", strconv.FormatInt(info.Size(), 10))
+	body := io.Reader(content)
+	if size > 0 {
+		w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
+		body = io.LimitReader(content, size) // it may grow
 	}
 	w.WriteHeader(http.StatusOK)
-	// Files of /proc say that they are empty and are not.
-	if _, err := files.Copy(w, file); err != nil {
+	if _, err := files.Copy(w, body); err != nil {
 		// Too late for a status: the client sees a body that is cut.
 		panic(http.ErrAbortHandler)
 	}

@@ -2,6 +2,7 @@ package envd
 
 import (
 	"compress/gzip"
+	"io/fs"
 	"net/http"
 	"os"
 	"strconv"
@@ -22,13 +23,13 @@ func (a *API) filesWork(r *http.Request) (files.Work, error) {
 }
 
 func (a *API) download(w http.ResponseWriter, r *http.Request) {
-	file, err := a.openFile(r)
+	file, info, err := a.openFile(r)
 	if err != nil {
 		answerFault(w, err)
 		return
 	}
 	defer file.Close()
-	info, err := file.Stat()
+	content, size, err := files.Content(file, info)
 	if err != nil {
 		answerFault(w, err)
 		return
@@ -45,35 +46,34 @@ func (a *API) download(w http.ResponseWriter, r *http.Request) {
 	case compress && r.Header.Get("Range") == "":
 		header.Set("Content-Encoding", "gzip")
 		compressed := gzip.NewWriter(w)
-		_, err = files.Copy(compressed, file)
+		_, err = files.Copy(compressed, content)
 		if closed := compressed.Close(); err == nil {
 			err = closed
 		}
-	case info.Size() == 0:
-		// Files of /proc say that they are empty and are not.
-		_, err = files.Copy(w, file)
+	case size == 0:
+		_, err = files.Copy(w, content)
 	default:
-		http.ServeContent(w, r, "", info.ModTime(), file)
+		http.ServeContent(w, r, "", info.ModTime(), content)
 	}
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
 }
 
-func (a *API) openFile(r *http.Request) (*os.File, error) {
+func (a *API) openFile(r *http.Request) (*os.File, fs.FileInfo, error) {
 	work, err := a.filesWork(r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	path, err := a.resolve(work.Account, r.URL.Query().Get("path"))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	file, _, err := work.Open(path)
+	file, info, err := work.Open(path)
 	if err != nil && fault.Of(err).Code == fault.NotADirectory {
-		return nil, fault.New(fault.FileMissing, "path '%s' does not exist", path)
+		return nil, nil, fault.New(fault.FileMissing, "path '%s' does not exist", path)
 	}
-	return file, err
+	return file, info, err
 }
 
 // encodingOf tells whether to compress. A client that takes other encodings too gets the bytes as they are, which costs least.

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"io/fs"
@@ -12,7 +13,11 @@ import (
 	"atoll/agent/fault"
 )
 
-const copyBytes = 256 << 10
+const (
+	copyBytes = 256 << 10
+	// heldBytes is how large a file is read before its length is told.
+	heldBytes = 64 << 10
+)
 
 var copyBuffers = sync.Pool{New: func() any { return new([copyBytes]byte) }}
 
@@ -22,6 +27,17 @@ func Copy(to io.Writer, from io.Reader) (int64, error) {
 	defer copyBuffers.Put(buffer)
 	// Plain readers and writers: the shortcuts of io.Copy take buffers of their own.
 	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, buffer[:])
+}
+
+// Content returns what to send of an open file, and how many bytes that is. A small file is read at once:
+// a program that writes it anew meanwhile would make what is sent shorter than was told.
+func Content(file *os.File, info fs.FileInfo) (io.ReadSeeker, int64, error) {
+	// Files of /proc say that they are empty and are not.
+	if info.Size() == 0 || info.Size() > heldBytes {
+		return file, info.Size(), nil
+	}
+	held, err := io.ReadAll(io.LimitReader(file, heldBytes))
+	return bytes.NewReader(held), int64(len(held)), err
 }
 
 // Open opens a regular file for reading. The caller closes it.

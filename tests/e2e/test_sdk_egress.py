@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import pytest
 from tests.e2e.command_line import atoll, said
+from tests.homes import contents_of
 from tests.waiting import until
 
 from atoll import Sandbox, Secrets
@@ -165,10 +166,7 @@ def test_a_secret_goes_into_requests_and_never_into_the_sandbox(module_home: Pat
         assert curl(sandbox, here.replace("inbox", "reflect")) == "you sent Bearer [secret mail]"
         snapshot = sandbox.snapshot()
         sandbox.suspend()
-        held = [
-            path for path in module_home.rglob("*") if path.is_file() and value.encode() in path.read_bytes()
-        ]
-        assert held == []
+        assert [path for path, data in contents_of(module_home) if value.encode() in data] == []
         Secrets.update("mail", value="another-value-4711")
         assert curl(sandbox, here) == "GET /inbox "
         assert _Echo.credentials[-1] == "Bearer another-value-4711"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.command_line import atoll, rest, said, started, until
-from tests.homes import processes_of
+from tests.homes import contents_of, processes_of
 from tests.secret_forms import forms
 from tests.waiting import until as wait_until
 
@@ -42,14 +42,15 @@ def own_parents() -> set[int]:
 
 def leaks(home: Path, searched: Sequence[bytes] = SEARCHED) -> list[str]:
     """Files of the home, and command lines and environments on the host, that have a value in any form."""
-    places = [path for path in home.rglob("*") if path.is_file() and not path.is_relative_to(home / "images")]
-    places += [
+    found = []
+    for path, data in contents_of(home, without=("images",)):
+        found += [f"{path}: {form!r}" for form in searched if form in data]
+    places = [
         entry / name
         for entry in Path("/proc").iterdir()
         if entry.name.isdigit() and int(entry.name) not in own_parents()
         for name in ("cmdline", "environ")
     ]
-    found = []
     for place in places:
         with contextlib.suppress(OSError):
             data = place.read_bytes()
