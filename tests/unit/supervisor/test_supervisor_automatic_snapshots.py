@@ -9,6 +9,7 @@ import pytest
 from atoll.errors import InUseError, NoSpaceError
 from atoll.supervisor.monitors.changes import Reading, Turns, has_grown, has_worked, may_have_worked
 from atoll.supervisor.state.sandbox import Sandbox
+from atoll.supervisor.storage.checksums import CheckpointChecksums
 from tests.unit.supervisor.harness import Harness, with_harness
 
 EVERY_S = 300
@@ -85,6 +86,21 @@ async def test_what_changes_gets_snapshots_and_what_is_idle_gets_none(harness: H
     assert (await harness.ask("GET", f"/v1/sandboxes/{plain['sandbox_id']}")).json["snapshot_failed"] is None
     log = (await harness.ask("GET", f"/v1/sandboxes/{sandbox.sandbox_id}/logs")).json["text"]
     assert f"automatic snapshot {row.snapshot_id} created" in log
+
+
+@with_harness
+async def test_it_is_as_old_as_its_state_however_long_its_files_take(harness: Harness) -> None:
+    sandbox = await made_with(harness)
+
+    def write_slowly(_: object, checkpoint: object) -> None:
+        harness.now_s += 60
+
+    began_s = harness.now_s
+    with patch.object(CheckpointChecksums, "write", write_slowly):
+        await passed(harness, sandbox, worked=True)
+    (row,) = harness.system.registry.snapshots()
+    assert harness.now_s > began_s + 60
+    assert began_s <= row.created_at < began_s + 1
 
 
 @with_harness

@@ -100,7 +100,7 @@ class Snapshots:
 
     def list(self, sandbox_ref: str | None = None, team: str | None = None) -> list[SnapshotInfo]:
         """All snapshots, or those of one sandbox or team, oldest first. Give a killed sandbox by its id."""
-        rows = self._registry.snapshots(forgotten=False)
+        rows = sorted(self._registry.snapshots(forgotten=False), key=lambda row: row.created_at)
         if sandbox_ref is not None:
             named = [one for one in self._registry.sandboxes() if one.row.name == sandbox_ref]
             sandbox_id = named[0].sandbox_id if named else sandbox_ref
@@ -234,13 +234,15 @@ class Snapshots:
         layer_id = new_id()
         with self._registry.pins.during(snapshot_id, aside.name, layer_id):
             try:
+                # Everything before this moment is in it. What writes the files may take long.
+                created_at = self._registry.now_s()
                 capture = await self._checkpoints.capture(
                     sandbox, aside / "checkpoint", layer_id, copy_most_bytes=COPY_MOST_BYTES, flushed=True
                 )
                 await self._checkpoints.assert_lives(sandbox)
                 await asyncio.to_thread(self._checksums.write, aside / "checkpoint")
                 await asyncio.to_thread(_make_durable, aside, final)
-                row = await self._row(sandbox.row, capture, snapshot_id)
+                row = await self._row(sandbox.row, capture, snapshot_id, created_at)
                 row = row.but(**label._asdict())
                 self._crash_checkpoints.keep(sandbox.row, final / "checkpoint")
                 await add(row)
@@ -249,7 +251,9 @@ class Snapshots:
                 raise
         return row
 
-    async def _row(self, of: SandboxRow, capture: CapturedState, snapshot_id: str) -> SnapshotRow:
+    async def _row(
+        self, of: SandboxRow, capture: CapturedState, snapshot_id: str, created_at: float
+    ) -> SnapshotRow:
         memory = self._paths.snapshot(snapshot_id)
         return SnapshotRow(
             snapshot_id=snapshot_id,
@@ -257,7 +261,7 @@ class Snapshots:
             comment="",
             sandbox_id=of.sandbox_id,
             parent_id=of.snapshot_id,
-            created_at=self._registry.now_s(),
+            created_at=created_at,
             memory_bytes=await asyncio.to_thread(tree_bytes, memory),
             disk_bytes=await asyncio.to_thread(self._disk_bytes, capture),
             stopped_ms=round(capture.stopped_ms, 3),

@@ -119,7 +119,7 @@ class AutomaticSnapshots:
         }
         bases = {row.snapshot_id for row in owners.values()}
         made_at: dict[str, dict[str, float]] = defaultdict(dict)
-        for row in self._registry.snapshots():
+        for row in self._registry.snapshots(forgotten=False):
             if row.automatic:
                 made_at[row.sandbox_id][row.snapshot_id] = row.created_at
         for sandbox_id, made in made_at.items():
