@@ -78,13 +78,10 @@ func (p *packer) directory(below string) error {
 	}
 	for _, entry := range entries {
 		info, err := entry.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
 		if err == nil {
 			err = p.entry(filepath.Join(below, entry.Name()), info)
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // what is removed meanwhile is left out
 			return err
 		}
 	}
@@ -100,9 +97,6 @@ func (p *packer) entry(name string, info fs.FileInfo) error {
 	if kind == KindFile {
 		var err error
 		file, err = os.OpenFile(filepath.Join(p.root, name), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
 		if err != nil {
 			return err
 		}

@@ -83,6 +83,35 @@ func TestATreeComesBackAsItWas(t *testing.T) {
 	}
 }
 
+func TestATreeIsReadThoughPartsOfItAreRemovedMeanwhile(t *testing.T) {
+	w, directory := work(t)
+	source := filepath.Join(directory, "from")
+	put(t, w, filepath.Join(source, "stays"), "hello")
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = os.MkdirAll(filepath.Join(source, "goes/deeper"), 0o755)
+				_ = os.Symlink("nowhere", filepath.Join(source, "link"))
+				_ = os.Remove(filepath.Join(source, "link"))
+				_ = os.RemoveAll(filepath.Join(source, "goes"))
+			}
+		}
+	}()
+	for range 3000 {
+		body := new(bytes.Buffer)
+		if err := w.Pack(source, body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	<-stopped
+}
+
 func TestATreeThatCannotBeReadSaysWhyItEnds(t *testing.T) {
 	w, _ := work(t)
 	source, err := os.MkdirTemp("", "from")
