@@ -14,7 +14,7 @@ import pytest
 from tests import homes
 from tests.e2e.command_line import atoll, said
 
-from atoll import InvalidSpecError, Limits, NotFoundError, QuotaError, Sandbox, VolumeMount, Volumes
+from atoll import InvalidSpecError, Limits, NotFoundError, Sandbox, VolumeMount, Volumes
 from atoll.errors import FileError, FileMissingError
 
 PATIENCE_S = 120.0
@@ -336,23 +336,6 @@ def test_a_guests_kernel_has_only_read_only_descriptors_of_a_read_only_mount(
                         (held / "new").touch()
     assert seen > 0
     assert list(data.iterdir()) == []
-
-
-def test_a_sandbox_that_has_a_full_volume_writes_on_and_nothing_new_comes_in(volume: str) -> None:
-    assert Volumes.set_quota("data", 1).quota_mib == 1
-    with Sandbox.create(volumes={"/data": "data"}, network="none") as sandbox:
-        sandbox.run("head -c 3M /dev/urandom >/data/big && sync /data/big").check()
-        with pytest.raises(QuotaError, match="'data' has no room for that: 3.0 of 1 MiB"):
-            Volumes.files("data").write("more", "x")
-        for new in (lambda: Sandbox.create(volumes={"/data": "data"}), sandbox.fork):
-            with pytest.raises(QuotaError):
-                new()
-        sandbox.run("head -c 1M /dev/urandom >>/data/big; mkdir /data/dir; mv /data/big /data/dir").check()
-        with Sandbox.create(volumes={"/d": VolumeMount("data", read_only=True)}, network="none") as reader:
-            assert reader.run("stat -c %s /d/dir/big").stdout == f"{4 << 20}\n"
-        sandbox.run("rm /data/dir/big").check()
-        Volumes.files("data").write("more", "x")
-    assert Volumes.set_quota("data", None).quota_mib is None
 
 
 def test_volumes_on_the_command_line(module_home: Path) -> None:

@@ -11,6 +11,7 @@ from atoll.engines.base import (
     PrestartedMachine,
     PrestartPlan,
     Uplink,
+    VolumeRoom,
 )
 from atoll.engines.capabilities import (
     AdjustableLimits,
@@ -20,6 +21,7 @@ from atoll.engines.capabilities import (
     MemoryReadings,
     OwnDisk,
     Prestarting,
+    VolumeRooms,
     can,
     memory_bytes,
 )
@@ -49,6 +51,8 @@ __all__ = [
     "PrestartedMachine",
     "Prestarting",
     "Uplink",
+    "VolumeRoom",
+    "VolumeRooms",
     "can",
     "engine_kind",
     "memory_bytes",

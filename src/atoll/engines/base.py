@@ -84,6 +84,13 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
     earlier_pages: Path | None = None
 
 
+class VolumeRoom(msgspec.Struct, frozen=True):
+    """How many bytes a guest may add to a volume, and how many all that write to it may add together."""
+
+    size_bytes: int
+    left_bytes: int
+
+
 class PrestartPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What an engine needs to prepare a machine before the checkpoint to restore is known.
 

@@ -6,6 +6,7 @@ or ``can(engine_type, DiskBudget)`` before there is a machine. It never compares
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         PrestartedMachine,
         PrestartPlan,
         Uplink,
+        VolumeRoom,
     )
     from atoll.types import Limits
 
@@ -173,6 +175,25 @@ class DiskBudget(Protocol):
 
         The engine knows from the start what is on the disk, or asks for a measurement at once. Returns False
         if it cannot do this.
+        """
+
+
+@runtime_checkable
+class VolumeRooms(Protocol):
+    """A machine that refuses the guest's writes to shared binds beyond the room that each has.
+
+    Until it is told the room of a bind that can be written, writes to it wait, for some seconds at most.
+    """
+
+    async def mark_volumes(self, targets: Sequence[str]) -> None:
+        """Begin a measurement of shared binds: what is added from now on counts on top of its result."""
+
+    async def limit_volumes(self, rooms: Mapping[str, VolumeRoom], event_fd: int | None = None) -> bool:
+        """End a measurement: set what may be added to each bind beyond what was there at its mark.
+
+        Writes of the guest that need more than all together may add fail with ENOSPC. Those that need more than
+        the guest may add wait for another measurement, for some seconds at most. ``event_fd`` is an eventfd,
+        given once: the engine writes to it when one is due. Returns False if the engine cannot do this.
         """
 
 

@@ -30,7 +30,7 @@ from atoll.supervisor.lifecycle.warm_machine import WarmMachines
 from atoll.supervisor.lifecycle.warm_pool import WarmPool
 from atoll.supervisor.machines.agent_client import Agents
 from atoll.supervisor.machines.enforcement import HostMeans
-from atoll.supervisor.machines.limits import default_limits
+from atoll.supervisor.machines.limits import default_limits, disk_room
 from atoll.supervisor.machines.machine_plans import MachinePlans
 from atoll.supervisor.machines.prestarted import PrestartedMachines
 from atoll.supervisor.machines.running_machines import RunningMachines
@@ -39,6 +39,7 @@ from atoll.supervisor.monitors.data_wakes import DataWakes
 from atoll.supervisor.monitors.history import History
 from atoll.supervisor.monitors.limits import LimitMonitor
 from atoll.supervisor.monitors.traffic import Traffic
+from atoll.supervisor.monitors.volumes import VolumeMonitor
 from atoll.supervisor.settings import MIB, Settings
 from atoll.supervisor.state.alarms import Alarms
 from atoll.supervisor.state.clock import Clock
@@ -271,7 +272,16 @@ class Steps:
             registry=registry, tasks=tasks, boot_s=state.clock.boot_s, tell=state.journal.tell
         )
         self.crashes = Crashes(registry, running_machines, tasks)
-        self.attachment = Attachment(registry, [self.crashes, self.limit_monitor, self.history])
+        self.volume_monitor = VolumeMonitor(
+            volumes=storage.volumes,
+            quotas=tenants.volume_quotas,
+            paths=paths,
+            tasks=tasks,
+            host_room=lambda: disk_room(disk_usage(paths.volumes)),
+        )
+        self.attachment = Attachment(
+            registry, [self.crashes, self.limit_monitor, self.volume_monitor, self.history]
+        )
         self.plans = RunPlans(storage.images, paths, quotas)
         self.egress = EgressControl(
             registry=registry,

@@ -111,7 +111,9 @@ def _stored_routes(system: System) -> list[Route]:
         *image_routes(
             images=system.images, requests=system.image_requests, verification=verification, tasks=tasks
         ),
-        *volume_routes(volumes=system.volumes, quotas=quotas, tasks=tasks),
+        *volume_routes(
+            volumes=system.volumes, quotas=quotas, volume_quotas=system.volume_quotas, tasks=tasks
+        ),
         *volume_file_routes(
             volumes=system.volumes,
             volume_quotas=system.volume_quotas,

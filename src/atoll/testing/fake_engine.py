@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -25,6 +25,8 @@ from atoll.engines import (
     Prestarting,
     PrestartPlan,
     Uplink,
+    VolumeRoom,
+    VolumeRooms,
 )
 from atoll.errors import EngineError
 from atoll.types import Limits, from_json
@@ -238,7 +240,24 @@ class _MemoryReadings(FakeCoreMachine):
         return self.hit_memory
 
 
-class FakeMachine(_LazyMemory, _AdjustableLimits, _DiskBudget, _MemoryReadings):
+class _VolumeRooms(FakeCoreMachine):
+    rooms: dict[str, VolumeRoom] | None = None
+    rooms_event_fd: int | None = None
+
+    async def mark_volumes(self, targets: Sequence[str]) -> None:
+        """See ``VolumeRooms.mark_volumes``."""
+        await self.used("mark_volumes")
+
+    async def limit_volumes(self, rooms: Mapping[str, VolumeRoom], event_fd: int | None = None) -> bool:
+        """See ``VolumeRooms.limit_volumes``."""
+        await self.used("limit_volumes")
+        self.rooms = {**(self.rooms or {}), **rooms}
+        if event_fd is not None:
+            self.rooms_event_fd = event_fd
+        return True
+
+
+class FakeMachine(_LazyMemory, _AdjustableLimits, _DiskBudget, _VolumeRooms, _MemoryReadings):
     """A fake machine with all capabilities of machines."""
 
 
@@ -358,6 +377,7 @@ _OF_MACHINES: dict[type, type[FakeCoreMachine]] = {
     LazyMemory: _LazyMemory,
     AdjustableLimits: _AdjustableLimits,
     DiskBudget: _DiskBudget,
+    VolumeRooms: _VolumeRooms,
     MemoryReadings: _MemoryReadings,
 }
 CAPABILITIES = frozenset({*_OF_ENGINES, *_OF_MACHINES})

@@ -376,6 +376,68 @@ async def test_a_sandbox_that_could_write_to_a_full_volume_is_not_made(harness: 
     await harness.create(from_snapshot="kept")
 
 
+def rooms_of(harness: Harness, sandbox: dict[str, Any]) -> dict[str, int] | None:
+    """What a guest's kernel was told that may be added to its volumes, in MiB."""
+    rooms = harness.machine_of(sandbox["sandbox_id"]).rooms
+    return None if rooms is None else {path: room.size_bytes >> 20 for path, room in rooms.items()}
+
+
+@with_harness
+async def test_what_is_left_of_a_quota_is_divided_among_those_that_may_write(harness: Harness) -> None:
+    volume = (await harness.ask("POST", "/v1/volumes", {"name": "data", "quota_mib": 12})).json["volume_id"]
+    reader = await harness.create(volumes={"/data": {"volume": "data", "read_only": True}})
+    one = await harness.create(volumes={"/data": "data"})
+    await harness.until(lambda: rooms_of(harness, one) == {"/data": 12})
+    other = await harness.create(volumes={"/data": "data"})
+    await harness.until(lambda: rooms_of(harness, one) == rooms_of(harness, other) == {"/data": 6})
+    assert await put(harness, "a", 4) == (200, None)
+    await harness.until(lambda: rooms_of(harness, one) == rooms_of(harness, other) == {"/data": 3})
+    # Half of it is used.
+    data = harness.system.paths.volume_data(volume)
+    (data / "b").write_bytes(bytes(2 << 20))
+    event_fd = harness.machine_of(one["sandbox_id"]).rooms_event_fd
+    assert event_fd is not None
+    os.eventfd_write(event_fd, 1)
+    # Who asks gets all of it, until another one asks.
+    await harness.until(
+        lambda: (rooms_of(harness, one), rooms_of(harness, other)) == ({"/data": 5}, {"/data": 0})
+    )
+    told = harness.machine_of(other["sandbox_id"]).rooms
+    assert told is not None and told["/data"].left_bytes >> 20 == 5
+    event_fd = harness.machine_of(other["sandbox_id"]).rooms_event_fd
+    assert event_fd is not None
+    os.eventfd_write(event_fd, 1)
+    await harness.until(lambda: rooms_of(harness, one) == rooms_of(harness, other) == {"/data": 2})
+    assert (await harness.ask("DELETE", f"/v1/sandboxes/{other['sandbox_id']}")).status == 204
+    await harness.until(lambda: rooms_of(harness, one) == {"/data": 5})
+    await harness.ask("PUT", "/v1/volumes/data/quota", {"quota_mib": 22})
+    await harness.until(lambda: rooms_of(harness, one) == {"/data": 15})
+    assert rooms_of(harness, reader) is None
+    assert (await harness.ask("POST", f"/v1/sandboxes/{one['sandbox_id']}/suspend")).status == 200
+    assert (await harness.ask("POST", f"/v1/sandboxes/{one['sandbox_id']}/resume")).status == 200
+    await harness.until(lambda: rooms_of(harness, one) == {"/data": 15})
+
+
+@with_harness
+async def test_without_a_quota_the_host_keeps_what_must_stay_free(harness: Harness) -> None:
+    await made(harness)
+    with patch("atoll.supervisor.assembly.disk_room", return_value=10 << 20):
+        one = await harness.create(volumes={"/data": "data"})
+        await harness.until(lambda: rooms_of(harness, one) == {"/data": 10})
+    with patch("atoll.supervisor.assembly.disk_room", return_value=1 << 40):
+        other = await harness.create(volumes={"/data": "data"})
+        await harness.until(lambda: rooms_of(harness, one) == rooms_of(harness, other) == {"/data": 256})
+
+
+@with_harness
+async def test_a_machine_that_cannot_be_told_for_a_while_is_told_later(harness: Harness) -> None:
+    await harness.ask("POST", "/v1/volumes", {"name": "data", "quota_mib": 4})
+    harness.host.fail_next("mark_volumes")
+    with patch("atoll.supervisor.monitors.volumes._AGAIN_S", 0.01):
+        one = await harness.create(volumes={"/data": "data"})
+        await harness.until(lambda: rooms_of(harness, one) == {"/data": 4})
+
+
 @with_harness
 async def test_a_quota_is_a_number_and_is_kept(harness: Harness) -> None:
     for wrong in (-1, 1.5, "1", True, 1 << 40):

@@ -26,9 +26,7 @@ def command() -> None:
 
 @command.command(name="create")
 @click.argument("name")
-@click.option(
-    "--quota", type=Most(int), metavar="MIB", help="Let nothing new in once it uses this much disk."
-)
+@click.option("--quota", type=Most(int), metavar="MIB", help="Let it use this much disk at most.")
 @team_option
 @json_option
 def create(name: str, quota: float | None, team: str | None, as_json: bool) -> None:
@@ -53,7 +51,7 @@ def create(name: str, quota: float | None, team: str | None, as_json: bool) -> N
     type=Most(int),
     metavar="MIB",
     required=True,
-    help="Let nothing new in once it uses this much disk; off removes the quota.",
+    help="Let it use this much disk at most; off removes the quota.",
 )
 @team_option
 @json_option

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from atoll.engines.base import DiskGrowth
+from atoll.engines.base import DiskGrowth, VolumeRoom
 from atoll.engines.gvisor.control import ControlSocket, RefusedCallError
 from atoll.types import Limits
 
@@ -66,6 +66,28 @@ async def limit_growth(control: ControlSocket, growth: DiskGrowth | None, event_
     """
     argument: dict[str, Any] = {"Limited": False} if growth is None else _budget(growth)
     await control.call("containerManager.SetDiskBudget", argument, fds=[] if event_fd is None else [event_fd])
+
+
+async def mark_volumes(control: ControlSocket, targets: Sequence[str]) -> None:
+    """Say that mounts are being measured from now on.
+
+    Raises:
+        EngineError: The sentry does not answer.
+    """
+    await control.call("containerManager.MarkVolumes", list(targets))
+
+
+async def limit_volumes(
+    control: ControlSocket, rooms: Mapping[str, VolumeRoom], event_fd: int | None
+) -> None:
+    """Set how much may be added to each mount since it was last marked.
+
+    Raises:
+        EngineError: The sentry does not answer.
+    """
+    fds = [] if event_fd is None else [event_fd]
+    told = {path: {"Bytes": room.size_bytes, "Left": room.left_bytes} for path, room in rooms.items()}
+    await control.call("containerManager.SetVolumeRooms", {"Rooms": told}, fds=fds)
 
 
 def _budget(growth: DiskGrowth) -> dict[str, Any]:

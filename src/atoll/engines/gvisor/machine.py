@@ -33,6 +33,7 @@ from atoll.engines.gvisor.usage import (
     own_disk_bytes,
     usage_of,
 )
+from atoll.engines.gvisor.volume_rooms import GvisorVolumeRooms
 from atoll.errors import EngineError, NoSpaceError, UnsupportedError
 from atoll.host import Cgroup, Mounts, free_bytes, read_memory, to_the_end
 from atoll.types import Limits
@@ -52,7 +53,7 @@ class HostParts(NamedTuple):
     limits: Limits
 
 
-class GvisorMachine(GvisorDiskBudget, Machine):
+class GvisorMachine(GvisorDiskBudget, GvisorVolumeRooms, Machine):
     """One guest in gVisor; see ``Machine``.
 
     Args:

@@ -155,7 +155,10 @@ def place_of(config: Path) -> Path | None:
 def bundle_spec(plan: MachinePlan) -> dict[str, Any]:
     """Return the OCI runtime specification of ``plan``."""
     capabilities = list(CAPABILITIES)
-    limits = msgspec.json.encode(guest_limits(plan.limits, plan.keep_free_percent, plan.growth)).decode()
+    told = guest_limits(plan.limits, plan.keep_free_percent, plan.growth)
+    # Writes to these wait until it is told their rooms.
+    told["Volumes"] = [bind.target for bind in plan.binds if bind.shared and not bind.read_only]
+    limits = msgspec.json.encode(told).decode()
     return {
         "ociVersion": "1.1.0",
         "annotations": _annotations(plan) | {_LIMITS: limits},

@@ -58,10 +58,10 @@ class Volumes:
 
     @staticmethod
     def set_quota(id_or_name: str, quota_mib: int | None, *, team: str | None = None) -> VolumeInfo:
-        """Replace the quota of a volume: how much disk it may use before nothing new is let in.
+        """Replace the quota of a volume: how much disk it may use.
 
-        A volume that is full takes no uploads, and no new sandbox or fork that could write to it. Sandboxes
-        that already have it can write on, past the quota, and can remove files.
+        A volume that is full takes no uploads, and no new sandbox or fork that could write to it. In
+        sandboxes that already have it, writes that need more room fail with ENOSPC; files can be removed.
 
         Args:
             quota_mib: In MiB. None is no quota.

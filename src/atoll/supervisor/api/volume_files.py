@@ -112,6 +112,7 @@ def _file_routes(
             )
         except ClientDisconnect:
             raise InvalidSpecError("the client sent only a part of the file") from None
+        volume_quotas.added(row.volume_id)
         return json_answer(entry)
 
     return [Route(f"{_ONE}/file", read), Route(f"{_ONE}/file", write, methods=["PUT"])]

@@ -11,12 +11,15 @@ from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
 from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.storage.volumes import Volumes
 from atoll.supervisor.tenants.quotas import TeamQuotas
+from atoll.supervisor.tenants.volume_quotas import VolumeQuotas
 
 _BASE = "/v1/volumes"
 _ONE = f"{_BASE}/{{ref}}"
 
 
-def volume_routes(*, volumes: Volumes, quotas: TeamQuotas, tasks: Tasks) -> list[Route]:
+def volume_routes(
+    *, volumes: Volumes, quotas: TeamQuotas, volume_quotas: VolumeQuotas, tasks: Tasks
+) -> list[Route]:
     """Everything under ``/v1/volumes``."""
 
     async def create(request: Request) -> Response:
@@ -39,7 +42,9 @@ def volume_routes(*, volumes: Volumes, quotas: TeamQuotas, tasks: Tasks) -> list
         wanted = await read_body(request, VolumeQuotaRequest)
 
         async def work(_: Report) -> object:
-            return (await volumes.set_quota(row.volume_id, wanted.quota_mib)).info()
+            changed = await volumes.set_quota(row.volume_id, wanted.quota_mib)
+            volume_quotas.changed(row.volume_id)
+            return changed.info()
 
         return await answer(request, tasks, work)
 

@@ -1,11 +1,11 @@
-"""Refuses what is new in volumes that have used up their quotas."""
+"""Refuses what clients add to volumes that have used up their quotas."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -40,9 +40,10 @@ class _Measure:
 
 
 class VolumeQuotas:
-    """Holds the quotas of volumes. It measures only volumes that have one, and only when something is asked.
+    """Holds the quotas of volumes for clients. It measures only volumes that have one, and only when asked.
 
-    Between two measurements it adds what clients send. What sandboxes write meanwhile shows in the next one.
+    Between two measurements it adds what clients send. What sandboxes write meanwhile shows in the next one:
+    their kernels hold the quota, see ``VolumeMonitor``, which hears of changes by ``on_change``.
 
     Args:
         volumes: The volumes.
@@ -57,6 +58,7 @@ class VolumeQuotas:
         self._measures: dict[str, _Measure] = {}
         self._measuring: dict[str, asyncio.Task[None]] = {}
         self._sent: Counter[str] = Counter()
+        self.on_change: Callable[[str], None] | None = None
 
     async def check_mounts(self, mounts: Iterable[VolumeMount]) -> None:
         """Refuse a new sandbox that could write to a volume that is full.
@@ -96,8 +98,14 @@ class VolumeQuotas:
             yield piece
 
     def changed(self, volume_id: str) -> None:
-        """Have a volume measured at its next use: something was removed from it."""
+        """Note that a client has changed what is in a volume, or its quota, so that it is measured again."""
         self._measures.pop(volume_id, None)
+        self.added(volume_id)
+
+    def added(self, volume_id: str) -> None:
+        """Note that a client has added what it was allowed to."""
+        if self.on_change is not None:
+            self.on_change(volume_id)
 
     async def _take(self, row: VolumeRow, most_bytes: int, size_bytes: int) -> None:
         await self._check(row, most_bytes, size_bytes)

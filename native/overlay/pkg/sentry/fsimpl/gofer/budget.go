@@ -43,6 +43,8 @@ type diskBudget struct {
 	lowFiles   int64
 	sinceBytes int64
 	sinceFiles int64
+	// growing is what is taken for files whose growth a measuring may not see yet.
+	growing int64
 	// dirsMoved is set when a directory got another name since the disk was marked.
 	dirsMoved bool
 	asked     bool
@@ -116,7 +118,7 @@ func (b *diskBudget) resume(used []int64) {
 func (b *diskBudget) Mark() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.sinceBytes, b.sinceFiles = 0, 0
+	b.sinceBytes, b.sinceFiles = b.growing, 0
 	b.dirsMoved = false
 	b.asked = false
 	b.awaited = b.freed.Swap(false) || b.awaited
@@ -285,30 +287,49 @@ func boolPage(size uint64) int64 {
 	return 0
 }
 
-// take uses some of the budget, or all that is asked for or ENOSPC.
+// take uses some of the budget: all that is asked for, or it returns ENOSPC.
 func (b *diskBudget) take(fs *filesystem, pages, files int64) error {
+	grown, err := b.takeGrowth(fs, pages, files)
+	grown()
+	return err
+}
+
+// takeGrowth does what take does, for a file that grows until grown is called.
+func (b *diskBudget) takeGrowth(fs *filesystem, pages, files int64) (grown func(), err error) {
 	if !b.limited.Load() || (pages <= 0 && files == 0) {
-		return nil
+		return hasGrown, nil
 	}
 	if pages > budgetMostPages {
-		return linuxerr.ENOSPC // it would not be a number of bytes any more
+		return hasGrown, linuxerr.ENOSPC // it would not be a number of bytes any more
 	}
 	bytes := pages * hostarch.PageSize
 	if err := b.leaveRoom(fs, bytes); err != nil {
-		return err
+		return hasGrown, err
 	}
 	deadline := time.Now().Add(budgetPatience)
 	for {
 		renewed, err := b.tryTake(bytes, files)
+		if err != nil {
+			return hasGrown, err
+		}
 		if renewed == nil {
-			return err
+			return func() { b.grown(bytes) }, nil
 		}
 		select {
 		case <-renewed:
 		case <-time.After(time.Until(deadline)):
-			return linuxerr.ENOSPC
+			return hasGrown, linuxerr.ENOSPC
 		}
 	}
+}
+
+// hasGrown is for what does not grow.
+func hasGrown() {}
+
+func (b *diskBudget) grown(bytes int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.growing -= bytes
 }
 
 // tryTake returns a channel to wait on when a new measuring may help.
@@ -320,6 +341,7 @@ func (b *diskBudget) tryTake(bytes, files int64) (chan struct{}, error) {
 		b.files -= files
 		b.sinceBytes += bytes
 		b.sinceFiles += files
+		b.growing += bytes
 		if b.bytes < b.lowBytes || b.files < b.lowFiles {
 			b.ask()
 		}
@@ -341,6 +363,7 @@ func (b *diskBudget) ask() {
 
 // free notes that something was given up.
 func (b *diskBudget) free() {
+	Rooms.freed.Add(1)
 	if b.limited.Load() {
 		b.freed.Store(true)
 	}
@@ -370,16 +393,25 @@ func (fs *filesystem) isBudgeted() bool {
 	return fs.opts.interop != InteropModeShared
 }
 
-// takeBudget does what take does, for the file systems that are the disk.
+// takeBudget does what take does, for the file systems that are the disk, and for those that others change too.
 func (fs *filesystem) takeBudget(pages, files int64) error {
 	if !fs.isBudgeted() {
-		return nil
+		return Rooms.take(fs.iopts.UniqueID.Path, pages)
 	}
 	return Budget.take(fs, pages, files)
 }
 
+// takeGrowth does what takeBudget does, for a file that grows until grown is called.
+func (fs *filesystem) takeGrowth(pages int64) (grown func(), err error) {
+	if !fs.isBudgeted() {
+		return Rooms.takeGrowth(fs.iopts.UniqueID.Path, pages)
+	}
+	return Budget.takeGrowth(fs, pages, 0)
+}
+
 func (b *diskBudget) add(fs *filesystem) {
 	if !fs.isBudgeted() {
+		Rooms.add(fs)
 		return
 	}
 	b.mu.Lock()
@@ -392,6 +424,7 @@ func (b *diskBudget) add(fs *filesystem) {
 // Without does something for which no budget is needed, like making files again that were there.
 func (b *diskBudget) Without(do func() error) error {
 	defer b.limited.Store(b.limited.Swap(false))
+	defer Rooms.limited.Store(Rooms.limited.Swap(false))
 	return do()
 }
 
@@ -401,14 +434,22 @@ func (b *diskBudget) deleted() (bytes, files int64) {
 	filesystems := b.filesystems
 	b.mu.Unlock()
 	for _, fs := range filesystems {
-		fs.syncMu.Lock()
-		for elem := fs.syncableDentries.Front(); elem != nil; elem = elem.Next() {
-			if d := elem.d; d.isDeleted() && d.inode.isRegularFile() && d.inode.hasNoName() {
-				bytes += min(growth(0, d.inode.size.Load()), budgetMostPages) * hostarch.PageSize
-				files++
-			}
+		moreBytes, moreFiles := fs.nameless((*dentry).isDeleted)
+		bytes += moreBytes
+		files += moreFiles
+	}
+	return bytes, files
+}
+
+// nameless is what those files take that are open and have no name any more. Only what may be one is asked.
+func (fs *filesystem) nameless(mayBe func(d *dentry) bool) (bytes, files int64) {
+	fs.syncMu.Lock()
+	defer fs.syncMu.Unlock()
+	for elem := fs.syncableDentries.Front(); elem != nil; elem = elem.Next() {
+		if d := elem.d; mayBe(d) && d.inode.isRegularFile() && d.inode.hasNoName() {
+			bytes += min(growth(0, d.inode.size.Load()), budgetMostPages) * hostarch.PageSize
+			files++
 		}
-		fs.syncMu.Unlock()
 	}
 	return bytes, files
 }

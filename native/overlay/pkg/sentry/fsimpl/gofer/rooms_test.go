@@ -1,0 +1,197 @@
+package gofer
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/errors/linuxerr"
+	"gvisor.dev/gvisor/pkg/fd"
+)
+
+func wantRoom(t *testing.T, r *volumeRooms, path string, pages int64) {
+	t.Helper()
+	if err := r.take(path, pages); err != nil {
+		t.Errorf("take(%q, %d): %v", path, pages, err)
+	}
+}
+
+func wantNoRoom(t *testing.T, r *volumeRooms, path string, pages int64) {
+	t.Helper()
+	if err := r.take(path, pages); err != linuxerr.ENOSPC {
+		t.Errorf("take(%q, %d): %v, want ENOSPC", path, pages, err)
+	}
+}
+
+// tell gives all that is left to this guest.
+func tell(r *volumeRooms, path string, pages int64) {
+	r.Set(map[string]Room{path: {pages * page, pages * page}}, nil)
+}
+
+func TestWithoutALimitAnythingMayBeAdded(t *testing.T) {
+	r := &volumeRooms{}
+	wantRoom(t, r, "/data", 1<<30)
+}
+
+func TestEachMountHasARoomOfItsOwn(t *testing.T) {
+	r := &volumeRooms{}
+	tell(r, "/data", 10)
+	tell(r, "/other", 1)
+	wantRoom(t, r, "/data", 9)
+	wantNoRoom(t, r, "/data", 2)
+	wantNoRoom(t, r, "/data", 1<<60)
+	wantRoom(t, r, "/data", 1)
+	wantRoom(t, r, "/other", 1)
+	wantNoRoom(t, r, "/other", 1)
+}
+
+func TestAWriteWaitsUntilItsRoomIsTold(t *testing.T) {
+	r := &volumeRooms{}
+	r.Limit([]string{"/data"})
+	wantRoom(t, r, "/elsewhere", 1<<30)
+	taken := make(chan error)
+	go func() { taken <- r.take("/data", 1) }()
+	select {
+	case err := <-taken:
+		t.Fatalf("it did not wait: %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	tell(r, "/other", 1)
+	tell(r, "/data", 1)
+	if err := <-taken; err != nil {
+		t.Fatal(err)
+	}
+	wantNoRoom(t, r, "/data", 1)
+}
+
+func TestWhatIsAddedToAMountWhileItIsMeasuredCountsToo(t *testing.T) {
+	r := &volumeRooms{}
+	tell(r, "/data", 10)
+	wantRoom(t, r, "/data", 2)
+	r.Mark([]string{"/data"})
+	wantRoom(t, r, "/data", 3)
+	// The measuring has seen them or not.
+	tell(r, "/data", 5)
+	wantRoom(t, r, "/data", 2)
+	taken := make(chan error)
+	go func() { taken <- r.take("/data", 3) }()
+	time.Sleep(20 * time.Millisecond)
+	r.Mark([]string{"/data"})
+	tell(r, "/data", 3)
+	if err := <-taken; err != nil {
+		t.Fatal(err)
+	}
+	wantNoRoom(t, r, "/data", 1)
+}
+
+func TestAFileThatGrowsWhileItIsMeasuredCounts(t *testing.T) {
+	r, b := &volumeRooms{}, newBudget(10, 10)
+	tell(r, "/data", 10)
+	grownThere, _ := r.takeGrowth("/data", 4)
+	grown, _ := b.takeGrowth(nil, 4, 0)
+	r.Mark([]string{"/data"})
+	b.Mark()
+	// It was not that large yet when it was seen.
+	tell(r, "/data", 10)
+	b.Set(10*page, 10, nil)
+	if left := r.rooms["/data"].bytes; left != 6*page {
+		t.Errorf("%d bytes are left in the mount, want %d", left, 6*page)
+	}
+	wantLeft(t, b, 6, 10)
+	grownThere()
+	grown()
+	r.Mark([]string{"/data"})
+	b.Mark()
+	tell(r, "/data", 6)
+	b.Set(6*page, 10, nil)
+	if left := r.rooms["/data"].bytes; left != 6*page {
+		t.Errorf("%d bytes are left in the mount, want %d", left, 6*page)
+	}
+	wantLeft(t, b, 6, 10)
+}
+
+func TestAMarkIsOfTheMountsThatAreNamed(t *testing.T) {
+	r := &volumeRooms{}
+	tell(r, "/data", 10)
+	tell(r, "/other", 10)
+	r.Mark([]string{"/other"})
+	wantRoom(t, r, "/other", 3)
+	r.Mark([]string{"/data"})
+	wantRoom(t, r, "/other", 1)
+	tell(r, "/other", 5)
+	if left := r.rooms["/other"].bytes; left != page {
+		t.Errorf("%d bytes are left, want %d", left, page)
+	}
+}
+
+func TestWhatWasGivenUpIsWaitedFor(t *testing.T) {
+	r := &volumeRooms{}
+	tell(r, "/data", 0)
+	wantNoRoom(t, r, "/data", 1)
+	r.freed.Add(1)
+	taken := make(chan error)
+	go func() { taken <- r.take("/data", 1) }()
+	time.Sleep(20 * time.Millisecond)
+	r.Mark([]string{"/data"})
+	tell(r, "/data", 1)
+	if err := <-taken; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatOthersHaveBeenGivenIsAskedFor(t *testing.T) {
+	r := &volumeRooms{}
+	r.Set(map[string]Room{"/data": {0, 5 * page}}, nil)
+	wantNoRoom(t, r, "/data", 6)
+	taken := make(chan error)
+	go func() { taken <- r.take("/data", 5) }()
+	time.Sleep(20 * time.Millisecond)
+	r.Mark([]string{"/data"})
+	tell(r, "/data", 5)
+	if err := <-taken; err != nil {
+		t.Fatal(err)
+	}
+	wantNoRoom(t, r, "/data", 1)
+}
+
+func TestAMountThatWasFullForASecondIsMeasuredAgain(t *testing.T) {
+	r := &volumeRooms{}
+	tell(r, "/data", 0)
+	r.rooms["/data"].markedAt = time.Now().Add(-2 * roomFresh)
+	taken := make(chan error)
+	go func() { taken <- r.take("/data", 1) }()
+	time.Sleep(20 * time.Millisecond)
+	r.Mark([]string{"/data"})
+	tell(r, "/data", 0)
+	if err := <-taken; err != linuxerr.ENOSPC {
+		t.Fatalf("%v, want ENOSPC", err)
+	}
+}
+
+func TestRoomsAskBeforeAllIsUsed(t *testing.T) {
+	r := &volumeRooms{}
+	number, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	event := fd.New(number)
+	defer event.Close()
+	wantAsked := func(want bool) {
+		t.Helper()
+		var buffer [8]byte
+		if _, err := unix.Read(event.FD(), buffer[:]); (err == nil) != want {
+			t.Errorf("asked: %v, want %v", err == nil, want)
+		}
+	}
+	r.Set(map[string]Room{"/data": {10 * page, 10 * page}}, event)
+	wantRoom(t, r, "/data", 5)
+	wantAsked(false)
+	wantRoom(t, r, "/data", 1)
+	wantAsked(true)
+	wantRoom(t, r, "/data", 1)
+	wantAsked(false) // once until it is marked
+	r.Mark([]string{"/data"})
+	tell(r, "/data", 1)
+	wantRoom(t, r, "/data", 1)
+	wantAsked(true)
+}

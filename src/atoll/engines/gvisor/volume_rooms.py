@@ -1,0 +1,31 @@
+"""The part of a guest in gVisor that holds the room in its volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from atoll.engines.base import VolumeRoom
+from atoll.engines.gvisor.control import RefusedCallError
+from atoll.engines.gvisor.limiting import limit_volumes, mark_volumes
+from atoll.engines.gvisor.pausing import PausingControl
+
+
+class GvisorVolumeRooms:
+    """See ``VolumeRooms``. The machine sets its control socket."""
+
+    _control: PausingControl
+
+    async def mark_volumes(self, targets: Sequence[str]) -> None:
+        """See ``VolumeRooms.mark_volumes``."""
+        try:
+            await mark_volumes(self._control, targets)
+        except RefusedCallError:
+            return  # it is too old, as ``limit_volumes`` says
+
+    async def limit_volumes(self, rooms: Mapping[str, VolumeRoom], event_fd: int | None = None) -> bool:
+        """See ``VolumeRooms.limit_volumes``."""
+        try:
+            await limit_volumes(self._control, rooms, event_fd)
+        except RefusedCallError:
+            return False
+        return True

@@ -1,0 +1,219 @@
+"""Measures volumes that running sandboxes may write to, so that their kernels can hold the quotas."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import os
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from atoll.engines import VolumeRoom, VolumeRooms
+from atoll.errors import AtollError, VolumeNotFoundError
+from atoll.host import tree_use
+
+if TYPE_CHECKING:
+    from atoll.supervisor.state.paths import Paths
+    from atoll.supervisor.state.running_machine import RunningMachine
+    from atoll.supervisor.state.sandbox import Sandbox
+    from atoll.supervisor.state.tasks import Tasks
+    from atoll.supervisor.storage.volumes import Volumes
+    from atoll.supervisor.tenants.volume_quotas import VolumeQuotas
+
+# Measuring takes at most this share of a processor.
+_SHARE = 0.1
+_LEAST_S = 0.05
+_AGAIN_S = 5.0
+_HANGS_S = 5.0
+# Who has asked for room within this time gets a part of it; others ask when they need some.
+_ACTIVE_S = 10.0
+# What one mount may add before the host is asked again how much it has free, where no quota says less.
+_UNASKED_BYTES = 256 << 20
+_log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class _Writer:
+    """A running machine with the paths at which it may write to volumes, and its parts, by volume."""
+
+    running: RunningMachine
+    machine: VolumeRooms
+    event_fd: int
+    targets: dict[str, list[str]]
+    is_told: bool = False
+    asked_s: float = -math.inf
+    parts_bytes: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class _Watched:
+    """A volume with those who may write to it now. ``wanted`` asks for a measurement."""
+
+    writers: list[_Writer] = field(default_factory=list)
+    wanted: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class VolumeMonitor:
+    """Tells the kernels of running sandboxes how much they may still add to their volumes.
+
+    A volume with a quota is measured when a sandbox with it starts or ends, when half of what a sandbox was
+    told is used, and when a client has changed it. What is left is divided equally among the mounts of those
+    that have asked lately, or of all if nobody has. So the quota holds whoever writes. Without a quota, what
+    must stay free of the host's disk does.
+
+    Args:
+        volumes: The volumes.
+        quotas: Says when clients have changed one.
+        paths: Where they are.
+        tasks: Owner of the measuring.
+        host_room: Returns the bytes that may still be written to the host's disk.
+    """
+
+    def __init__(
+        self,
+        *,
+        volumes: Volumes,
+        quotas: VolumeQuotas,
+        paths: Paths,
+        tasks: Tasks,
+        host_room: Callable[[], int],
+    ) -> None:
+        self._volumes = volumes
+        self._paths = paths
+        self._tasks = tasks
+        self._host_room = host_room
+        self._watched: dict[str, _Watched] = {}
+        quotas.on_change = self.look
+
+    def follow(self, sandbox: Sandbox, running: RunningMachine) -> None:
+        """Watch the volumes of a running machine that a sandbox has just got, until it ends."""
+        machine, targets = running.machine, dict[str, list[str]]()
+        for path, mount in sandbox.row.volumes.items():
+            if not mount.read_only:
+                targets.setdefault(mount.volume, []).append(path)
+        if targets and isinstance(machine, VolumeRooms):
+            self._tasks.watch(self._following(running, machine, targets))
+
+    def look(self, volume_id: str) -> None:
+        """Have a volume measured soon, if a sandbox may write to it now."""
+        if watched := self._watched.get(volume_id):
+            watched.wanted.set()
+
+    async def _following(
+        self, running: RunningMachine, machine: VolumeRooms, targets: dict[str, list[str]]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        writer = _Writer(running, machine, event_fd, targets)
+        loop.add_reader(event_fd, self._asked, writer)
+        for volume_id in targets:
+            if volume_id not in self._watched:
+                self._watched[volume_id] = _Watched()
+                self._tasks.watch(self._watching(volume_id))
+            self._watched[volume_id].writers.append(writer)
+            self.look(volume_id)
+        try:
+            await running.gone.wait()
+        finally:
+            loop.remove_reader(event_fd)
+            os.close(event_fd)
+            self._forget(writer)
+
+    def _asked(self, writer: _Writer) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(writer.event_fd)
+        writer.asked_s = time.monotonic()
+        for volume_id in writer.targets:
+            self.look(volume_id)
+
+    def _forget(self, writer: _Writer) -> None:
+        for volume_id in writer.targets:
+            watched = self._watched.get(volume_id)
+            if watched is not None and writer in watched.writers:
+                watched.writers.remove(writer)
+                watched.wanted.set()
+
+    async def _watching(self, volume_id: str) -> None:
+        watched = self._watched[volume_id]
+        try:
+            while True:
+                await watched.wanted.wait()
+                watched.wanted.clear()
+                if not watched.writers:
+                    return
+                await asyncio.sleep(await self._renew(volume_id, list(watched.writers)))
+        finally:
+            del self._watched[volume_id]
+
+    async def _renew(self, volume_id: str, writers: list[_Writer]) -> float:
+        """Measure a volume and tell all who may write to it. Returns how long not to do so again, in seconds."""
+        marked = await self._reached(writers, lambda each: each.machine.mark_volumes(each.targets[volume_id]))
+        # Who cannot be told another part still has the last one.
+        kept_bytes = sum(each.parts_bytes.get(volume_id, 0) for each in writers if each not in marked)
+        try:
+            rooms, took_s = await asyncio.to_thread(self._rooms, volume_id, marked, kept_bytes)
+        except OSError as error:
+            _log.warning("the volume %s cannot be measured now: %s", volume_id, error)
+            rooms, took_s = {}, 0.0
+        told = await self._reached(list(rooms), lambda each: self._tell(each, volume_id, rooms[each]))
+        if len(told) < len(writers):
+            self.look(volume_id)
+            return _AGAIN_S
+        return max(_LEAST_S, took_s / _SHARE)
+
+    async def _reached(
+        self, writers: list[_Writer], tell: Callable[[_Writer], Awaitable[None]]
+    ) -> list[_Writer]:
+        """Tell all, and return those that could be told. One that hangs keeps the others waiting for a moment."""
+
+        async def tried(writer: _Writer) -> bool:
+            try:
+                async with asyncio.timeout(_HANGS_S):
+                    await tell(writer)
+            except (AtollError, OSError) as error:
+                if not (writer.running.gone.is_set() or writer.running.leaving):
+                    machine_id = writer.running.machine.machine_id
+                    _log.warning("machine %s is told the room in its volumes later: %s", machine_id, error)
+                return False
+            return True
+
+        reached = await asyncio.gather(*map(tried, writers))
+        return [writer for writer, was in zip(writers, reached, strict=True) if was]
+
+    async def _tell(self, writer: _Writer, volume_id: str, room: VolumeRoom) -> None:
+        targets = writer.targets[volume_id]
+        rooms = dict.fromkeys(targets, room)
+        writer.parts_bytes[volume_id] = max(0, room.size_bytes) * len(targets)
+        given = None if writer.is_told else writer.event_fd
+        if await writer.machine.limit_volumes(rooms, given):
+            writer.is_told = True
+        else:
+            self._forget(writer)  # its engine is too old
+
+    def _rooms(
+        self, volume_id: str, writers: list[_Writer], kept_bytes: int
+    ) -> tuple[dict[_Writer, VolumeRoom], float]:
+        """What each may add at each mount, and how much of a processor it took to find out. Blocks."""
+        began_s, now_s = time.thread_time(), time.monotonic()
+        mounts = {each: len(each.targets[volume_id]) for each in writers}
+        try:
+            quota_mib = self._volumes.get(volume_id).quota_mib
+        except VolumeNotFoundError:
+            quota_mib = 0
+        if quota_mib is None:
+            left_bytes = self._host_room()
+            part_bytes = min(left_bytes // max(1, sum(mounts.values())), _UNASKED_BYTES)
+            return dict.fromkeys(mounts, VolumeRoom(part_bytes, left_bytes)), 0.0
+        used_bytes = tree_use(self._paths.volume_data(volume_id)).size_bytes
+        left_bytes = (quota_mib << 20) - used_bytes - kept_bytes
+        asking = [each for each in mounts if now_s - each.asked_s < _ACTIVE_S] or list(mounts)
+        part_bytes = left_bytes // max(1, sum(mounts[each] for each in asking))
+        rooms = {
+            each: VolumeRoom(part_bytes if each in asking else min(left_bytes, 0), left_bytes)
+            for each in mounts
+        }
+        return rooms, time.thread_time() - began_s

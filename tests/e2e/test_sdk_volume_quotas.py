@@ -1,0 +1,127 @@
+"""A volume's quota holds whoever writes: sandboxes get ENOSPC, clients a QuotaError."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests import homes
+from tests.waiting import until
+
+from atoll import QuotaError, Sandbox, VolumeMount, Volumes
+from atoll.host import Home
+
+MIB = 1 << 20
+FULL = "No space left on device"
+
+
+@pytest.fixture
+def volume(module_home: Path) -> Iterator[Path]:
+    info = Volumes.create("data", quota_mib=8)
+    yield module_home / "volumes" / info.volume_id / "data"
+    Volumes.delete("data")
+
+
+def used_bytes(volume: Path) -> int:
+    return sum(path.lstat().st_blocks * 512 for path in volume.rglob("*"))
+
+
+def write(sandbox: Sandbox, name: str, mib: int, at: str = "/data") -> str:
+    """Write a file of the volume, and return what went wrong."""
+    return sandbox.run(f"head -c {mib}M /dev/urandom >{at}/{name}").stderr
+
+
+def accepts(sandbox: Sandbox, name: str, mib: int) -> bool:
+    return not write(sandbox, name, mib)
+
+
+def refuses(add: Callable[[], object]) -> bool:
+    """Whether a client is refused. It waits for a measurement, but not for long: then what was known before counts."""
+    try:
+        made = add()
+    except QuotaError as error:
+        assert "'data' has no room for that" in str(error)
+        return True
+    for each in made if isinstance(made, list) else [made]:
+        if isinstance(each, Sandbox):
+            each.kill()
+    return False
+
+
+def test_a_full_volume_takes_no_write_until_something_goes(volume: Path) -> None:
+    with Sandbox.create(volumes={"/data": "data"}, network="none") as sandbox:
+        sandbox.run("mkdir /data/d").check()
+        assert write(sandbox, "a", 6) == ""
+        assert FULL in write(sandbox, "b", 6)
+        assert used_bytes(volume) <= 8 * MIB
+        until(lambda: refuses(lambda: Volumes.files("data").write("more", "x" * MIB)))
+        # What is there can be read, written over, moved and removed.
+        sandbox.run("cd /data && mv a d/ && dd if=/dev/urandom of=d/a bs=1M count=6 conv=notrunc").check()
+        assert sandbox.run("stat -c %s /data/d/a").stdout == f"{6 * MIB}\n"
+        sandbox.run("rm /data/b").check()
+        until(lambda: accepts(sandbox, "c", 1))
+        with Sandbox.create(volumes={"/d": VolumeMount("data", read_only=True)}, network="none") as reader:
+            assert reader.run("stat -c %s /d/c").stdout == f"{MIB}\n"
+
+
+def test_a_file_without_a_name_takes_room_as_long_as_it_is_open(volume: Path) -> None:
+    with Sandbox.create(volumes={"/data": "data"}, network="none") as sandbox:
+        held = sandbox.run(
+            "exec 9>>/data/held; rm /data/held; head -c 7M /dev/zero >&9; "
+            "sleep 1.5; head -c 4M /dev/zero >/data/more; exec 9>&-"
+        )
+        assert held.stderr.count(FULL) == 1
+        until(lambda: accepts(sandbox, "then", 4))
+
+
+def test_another_quota_counts_at_once_and_one_below_what_is_there_removes_nothing(volume: Path) -> None:
+    with Sandbox.create(volumes={"/data": "data"}, network="none") as sandbox:
+        assert write(sandbox, "a", 7) == ""
+        assert FULL in write(sandbox, "b", 4)
+        Volumes.set_quota("data", 32)
+        until(lambda: accepts(sandbox, "b", 4))
+        Volumes.set_quota("data", 1)
+        until(lambda: not accepts(sandbox, "c", 1))
+        assert sandbox.run("stat -c %s /data/a").stdout == f"{7 * MIB}\n"
+        until(lambda: refuses(lambda: Sandbox.create(volumes={"/data": "data"})))
+        until(lambda: refuses(sandbox.fork))
+        Volumes.set_quota("data", None)
+        until(lambda: accepts(sandbox, "c", 40))
+
+
+def test_several_that_write_stay_within_it_together_and_each_may_use_what_is_left(volume: Path) -> None:
+    with Sandbox.create(volumes={"/data": "data"}, network="none") as one, one.fork()[0] as other:
+        loop = (
+            "i=0; while [ $i -lt 200 ]; do head -c 256k /dev/urandom >>/data/$0; i=$((i+1)); done 2>/dev/null"
+        )
+        writing = [each.start(["sh", "-c", loop, name]) for each, name in ((one, "a"), (other, "b"))]
+        for each in writing:
+            each.wait()
+        assert 6 * MIB < used_bytes(volume) <= 8 * MIB
+        one.run("rm /data/a").check()
+        until(lambda: accepts(other, "c", 1))
+        other.suspend()
+        assert FULL in write(one, "d", 8)
+        assert used_bytes(volume) <= 8 * MIB
+        other.run("rm -f /data/b /data/c").check()
+        until(lambda: accepts(other, "e", 1))
+        assert FULL in write(other, "e", 9)
+        assert used_bytes(volume) <= 8 * MIB
+
+
+def test_it_holds_without_a_supervisor_and_under_the_next_one(volume: Path, module_home: Path) -> None:
+    with Sandbox.create(volumes={"/data": "data"}, network="none") as sandbox:
+        sandbox.start(["sh", "-c", "while :; do head -c 64k /dev/zero >>/data/a; sleep 0.01; done"])
+        until(lambda: used_bytes(volume) > MIB)
+        for line in homes.processes_of(Home(module_home)):
+            pid, _, command = line.partition(": ")
+            if "atoll.supervisor" in command:
+                os.kill(int(pid), signal.SIGKILL)
+        until(lambda: used_bytes(volume) > 4 * MIB)
+        assert sandbox.info().state == "running"
+        until(lambda: used_bytes(volume) > 7.5 * MIB)
+        assert FULL in write(sandbox, "b", 2)
+        assert used_bytes(volume) <= 8 * MIB
