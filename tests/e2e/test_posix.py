@@ -119,7 +119,7 @@ def test_a_deleted_fifo_that_is_open_keeps_a_sandbox_awake_and_says_so(module_ho
     with Sandbox.create() as sandbox:
         script = "import os; os.mkfifo('fifo'); f = os.open('fifo', os.O_RDWR); os.unlink('fifo'); input()"
         process = sandbox.start(["python3", "-c", script], stdin=True)
-        while sandbox.run(f"test -e fifo; ls -l /proc/{process.pid}/fd | grep fifo").exit_code:
+        while sandbox.run(f"! test -e fifo && ls -l /proc/{process.pid}/fd | grep fifo").exit_code:
             time.sleep(0.05)
         with pytest.raises(AtollError):
             sandbox.suspend()

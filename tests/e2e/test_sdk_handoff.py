@@ -93,12 +93,12 @@ def test_a_sandbox_works_and_sleeps_where_handoff_is_off(monkeypatch: pytest.Mon
         sandbox.suspend()
         assert sandbox.run("echo awake").stdout == "awake\n"
         sentries = [
-            line
+            arguments
             for line in Path("/proc").glob("[0-9]*/cmdline")
             if str(home).encode() in (arguments := _read(line)) and b"boot" in arguments.split(b"\0")
         ]
         assert sentries
-        assert all(b"--systrap-disable-handoff=true" in _read(line) for line in sentries)
+        assert all(b"--systrap-disable-handoff=true" in arguments for arguments in sentries)
 
 
 def _read(path: Path) -> bytes:

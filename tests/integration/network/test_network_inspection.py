@@ -248,6 +248,7 @@ async def test_what_a_limit_has_counted_outlives_the_edge(testbed: NetworkTestbe
         else:  # what the edge has not told yet, it tells when it forgets
             place.inspection.forget("s1", place.guest.link._relay)
             await eventually(lambda: sum(many for _, many in _requests(spending)) == 3)
+            await eventually(lambda: spending.document()[0]["total_bytes"] >= 3000)
             place.allow(rule)
         assert 3000 <= spending.document()[0]["total_bytes"] < 20_000
         async with browsing(place.guest, address, GOOD, port, place.trusted) as browser:

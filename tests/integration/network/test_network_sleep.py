@@ -11,6 +11,8 @@ from pathlib import Path
 from tests.integration.network.test_network_relay import connections_are
 from tests.integration.network.testbed import MIB, Guest, NetworkTestbed, reset_comes, serving
 
+from atoll.network import Links
+
 # More than the guest takes at once, and less than its kernel takes for it.
 MUCH_BYTES = 48 << 10
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -32,14 +34,11 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-async def settled_descriptors() -> int:
-    """How many there are once no other link is being made to be ready."""
-    seen = [descriptors()]
+async def no_link_is_being_made(links: Links) -> None:
+    """Wait until the links that are kept ready are made."""
     async with asyncio.timeout(60):
-        while len(seen) < 5 or len(set(seen[-5:])) > 1:  # it has no event
-            await asyncio.sleep(0.05)
-            seen.append(descriptors())
-    return seen[-1]
+        while links._filling:  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0.02)
 
 
 async def test_a_link_without_connections_holds_nothing_for_its_guest(testbed: NetworkTestbed) -> None:
@@ -52,12 +51,14 @@ async def test_a_link_without_connections_holds_nothing_for_its_guest(testbed: N
 
 
 async def test_a_link_with_an_open_connection_keeps_it_and_less_descriptors(testbed: NetworkTestbed) -> None:
-    async with serving() as port, testbed.guest() as guest:
+    async with serving() as port, testbed.links() as links:
+        guest = Guest(await links.take())
         with await guest.connect(testbed.public, port) as connected:
             await told(connected)
             flows = await guest.link.flows()
             guest.link.hold()
-            before = await settled_descriptors()
+            await no_link_is_being_made(links)
+            before = descriptors()
             assert not await guest.link.holds_nothing(flows)
             assert descriptors() < before
             guest.link.release()
