@@ -84,7 +84,7 @@ func running(status Status) bool { return status.State == Running }
 
 func TestAServiceStartsAgainAfterItsEndAndKeepsTheOutputOfAllRuns(t *testing.T) {
 	one := services(t, defined("a", "echo run; exit 3", Always)).one(t, "a")
-	status := until(t, one, func(status Status) bool { return status.Restarts >= 2 })
+	status := until(t, one, func(status Status) bool { return status.Restarts >= 2 && status.State != Running })
 	if *status.ExitCode != 3 || status.Reason != "it ended with 3" {
 		t.Fatalf("%+v", status)
 	}

@@ -26,13 +26,15 @@ class Bind(msgspec.Struct, frozen=True, kw_only=True):
 
     Read-only means that the host refuses every write through it, whatever the guest's kernel does. A shared
     directory may change while the guest sleeps, and the restore still succeeds. If an open file is gone by
-    then, or is a different file, every operation on it fails with ESTALE.
+    then, or is a different file, every operation on it fails with ESTALE. Writes to a ``limited`` one wait
+    until ``VolumeRooms.limit_volumes`` says how much may be added.
     """
 
     source: str
     target: str
     read_only: bool = True
     shared: bool = False
+    limited: bool = False
 
 
 class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -180,10 +180,7 @@ class DiskBudget(Protocol):
 
 @runtime_checkable
 class VolumeRooms(Protocol):
-    """A machine that refuses the guest's writes to shared binds beyond the room that each has.
-
-    Until it is told the room of a bind that can be written, writes to it wait, for some seconds at most.
-    """
+    """A machine that refuses the guest's writes to shared binds beyond the room that each has."""
 
     async def mark_volumes(self, targets: Sequence[str]) -> None:
         """Begin a measurement of shared binds: what is added from now on counts on top of its result."""

@@ -30,7 +30,7 @@ from atoll.supervisor.lifecycle.warm_machine import WarmMachines
 from atoll.supervisor.lifecycle.warm_pool import WarmPool
 from atoll.supervisor.machines.agent_client import Agents
 from atoll.supervisor.machines.enforcement import HostMeans
-from atoll.supervisor.machines.limits import default_limits, disk_room
+from atoll.supervisor.machines.limits import default_limits
 from atoll.supervisor.machines.machine_plans import MachinePlans
 from atoll.supervisor.machines.prestarted import PrestartedMachines
 from atoll.supervisor.machines.running_machines import RunningMachines
@@ -273,16 +273,12 @@ class Steps:
         )
         self.crashes = Crashes(registry, running_machines, tasks)
         self.volume_monitor = VolumeMonitor(
-            volumes=storage.volumes,
-            quotas=tenants.volume_quotas,
-            paths=paths,
-            tasks=tasks,
-            host_room=lambda: disk_room(disk_usage(paths.volumes)),
+            volumes=storage.volumes, quotas=tenants.volume_quotas, paths=paths, tasks=tasks
         )
         self.attachment = Attachment(
             registry, [self.crashes, self.limit_monitor, self.volume_monitor, self.history]
         )
-        self.plans = RunPlans(storage.images, paths, quotas)
+        self.plans = RunPlans(storage.images, paths, quotas, storage.volumes)
         self.egress = EgressControl(
             registry=registry,
             teams=tenants.teams,

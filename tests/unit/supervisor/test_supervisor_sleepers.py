@@ -31,6 +31,8 @@ async def test_a_start_does_nothing_for_those_that_only_sleep(harness: Harness) 
 async def test_what_is_not_as_it_should_be_is_looked_at(harness: Harness) -> None:
     made = await harness.create()
     await harness.asleep(made)
+    # Until then it writes to the directory.
+    await harness.until(lambda: not harness.system.tasks.busy)
     row = harness.system.registry.sandbox(made["sandbox_id"]).row
     paths = harness.system.paths
     directory = paths.sandbox(row.sandbox_id)

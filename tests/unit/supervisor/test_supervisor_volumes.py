@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shutil
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -382,51 +383,63 @@ def rooms_of(harness: Harness, sandbox: dict[str, Any]) -> dict[str, int] | None
     return None if rooms is None else {path: room.size_bytes >> 20 for path, room in rooms.items()}
 
 
+def ask_for_room(harness: Harness, sandbox: dict[str, Any]) -> None:
+    event_fd = harness.machine_of(sandbox["sandbox_id"]).rooms_event_fd
+    assert event_fd is not None
+    os.eventfd_write(event_fd, 1)
+
+
 @with_harness
 async def test_what_is_left_of_a_quota_is_divided_among_those_that_may_write(harness: Harness) -> None:
     volume = (await harness.ask("POST", "/v1/volumes", {"name": "data", "quota_mib": 12})).json["volume_id"]
-    reader = await harness.create(volumes={"/data": {"volume": "data", "read_only": True}})
-    one = await harness.create(volumes={"/data": "data"})
-    await harness.until(lambda: rooms_of(harness, one) == {"/data": 12})
-    other = await harness.create(volumes={"/data": "data"})
-    await harness.until(lambda: rooms_of(harness, one) == rooms_of(harness, other) == {"/data": 6})
-    assert await put(harness, "a", 4) == (200, None)
-    await harness.until(lambda: rooms_of(harness, one) == rooms_of(harness, other) == {"/data": 3})
-    # Half of it is used.
-    data = harness.system.paths.volume_data(volume)
-    (data / "b").write_bytes(bytes(2 << 20))
-    event_fd = harness.machine_of(one["sandbox_id"]).rooms_event_fd
-    assert event_fd is not None
-    os.eventfd_write(event_fd, 1)
-    # Who asks gets all of it, until another one asks.
-    await harness.until(
-        lambda: (rooms_of(harness, one), rooms_of(harness, other)) == ({"/data": 5}, {"/data": 0})
-    )
-    told = harness.machine_of(other["sandbox_id"]).rooms
-    assert told is not None and told["/data"].left_bytes >> 20 == 5
-    event_fd = harness.machine_of(other["sandbox_id"]).rooms_event_fd
-    assert event_fd is not None
-    os.eventfd_write(event_fd, 1)
-    await harness.until(lambda: rooms_of(harness, one) == rooms_of(harness, other) == {"/data": 2})
-    assert (await harness.ask("DELETE", f"/v1/sandboxes/{other['sandbox_id']}")).status == 204
-    await harness.until(lambda: rooms_of(harness, one) == {"/data": 5})
-    await harness.ask("PUT", "/v1/volumes/data/quota", {"quota_mib": 22})
-    await harness.until(lambda: rooms_of(harness, one) == {"/data": 15})
-    assert rooms_of(harness, reader) is None
-    assert (await harness.ask("POST", f"/v1/sandboxes/{one['sandbox_id']}/suspend")).status == 200
-    assert (await harness.ask("POST", f"/v1/sandboxes/{one['sandbox_id']}/resume")).status == 200
-    await harness.until(lambda: rooms_of(harness, one) == {"/data": 15})
+    now: Any = SimpleNamespace(thread_time=lambda: 0.0, s=1000.0)
+    now.monotonic = lambda: now.s
+    with patch("atoll.supervisor.monitors.volumes.time", now):
+        reader = await harness.create(volumes={"/data": {"volume": "data", "read_only": True}})
+        one = await harness.create(volumes={"/data": "data"})
+        await harness.until(lambda: rooms_of(harness, one) == {"/data": 12})
+        other = await harness.create(volumes={"/data": "data"})
+
+        def both() -> tuple[dict[str, int] | None, dict[str, int] | None]:
+            return rooms_of(harness, one), rooms_of(harness, other)
+
+        await harness.until(lambda: both() == ({"/data": 6}, {"/data": 6}))
+        assert await put(harness, "a", 4) == (200, None)
+        await harness.until(lambda: both() == ({"/data": 3}, {"/data": 3}))
+        (harness.system.paths.volume_data(volume) / "b").write_bytes(bytes(2 << 20))
+        now.s += 60
+        # Who asks gets nearly all of it, until another one asks.
+        ask_for_room(harness, one)
+        await harness.until(lambda: both() == ({"/data": 5}, {"/data": 0}))
+        told = harness.machine_of(other["sandbox_id"]).rooms
+        assert told is not None
+        assert (told["/data"].size_bytes, told["/data"].left_bytes >> 20) == (64 << 10, 5)
+        ask_for_room(harness, other)
+        await harness.until(lambda: both() == ({"/data": 2}, {"/data": 2}))
+        assert (await harness.ask("DELETE", f"/v1/sandboxes/{other['sandbox_id']}")).status == 204
+        await harness.until(lambda: rooms_of(harness, one) == {"/data": 5})
+        await harness.ask("PUT", "/v1/volumes/data/quota", {"quota_mib": 22})
+        await harness.until(lambda: rooms_of(harness, one) == {"/data": 15})
+        assert rooms_of(harness, reader) is None
+        assert (await harness.ask("POST", f"/v1/sandboxes/{one['sandbox_id']}/suspend")).status == 200
+        assert (await harness.ask("POST", f"/v1/sandboxes/{one['sandbox_id']}/resume")).status == 200
+        await harness.until(lambda: rooms_of(harness, one) == {"/data": 15})
 
 
 @with_harness
-async def test_without_a_quota_the_host_keeps_what_must_stay_free(harness: Harness) -> None:
+async def test_without_a_quota_nothing_is_limited_until_it_gets_one(harness: Harness) -> None:
     await made(harness)
-    with patch("atoll.supervisor.assembly.disk_room", return_value=10 << 20):
-        one = await harness.create(volumes={"/data": "data"})
-        await harness.until(lambda: rooms_of(harness, one) == {"/data": 10})
-    with patch("atoll.supervisor.assembly.disk_room", return_value=1 << 40):
-        other = await harness.create(volumes={"/data": "data"})
-        await harness.until(lambda: rooms_of(harness, one) == rooms_of(harness, other) == {"/data": 256})
+    one = await harness.create(volumes={"/data": "data"})
+    await harness.until(lambda: rooms_of(harness, one) == {"/data": 1 << 40})
+    assert not any(bind.limited for bind in harness.machine_of(one["sandbox_id"]).plan.binds)
+    await harness.ask("PUT", "/v1/volumes/data/quota", {"quota_mib": 7})
+    await harness.until(lambda: rooms_of(harness, one) == {"/data": 7})
+    other = await harness.create(volumes={"/data": "data"})
+    assert [bind.target for bind in harness.machine_of(other["sandbox_id"]).plan.binds if bind.limited] == [
+        "/data"
+    ]
+    await harness.ask("PUT", "/v1/volumes/data/quota", {"quota_mib": None})
+    await harness.until(lambda: rooms_of(harness, one) == rooms_of(harness, other) == {"/data": 1 << 40})
 
 
 @with_harness

@@ -156,8 +156,8 @@ def bundle_spec(plan: MachinePlan) -> dict[str, Any]:
     """Return the OCI runtime specification of ``plan``."""
     capabilities = list(CAPABILITIES)
     told = guest_limits(plan.limits, plan.keep_free_percent, plan.growth)
-    # Writes to these wait until it is told their rooms.
-    told["Volumes"] = [bind.target for bind in plan.binds if bind.shared and not bind.read_only]
+    if limited := [bind.target for bind in plan.binds if bind.limited]:
+        told["Volumes"] = limited
     limits = msgspec.json.encode(told).decode()
     return {
         "ociVersion": "1.1.0",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from atoll.errors import VolumeNotFoundError
 from atoll.supervisor.machines.identity import hostname_of
 from atoll.supervisor.machines.plans import RunPlan, VolumeBind
 from atoll.supervisor.state.paths import Paths
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.storage.images import ImageFacts, SupervisorImages
+from atoll.supervisor.storage.volumes import Volumes
 from atoll.supervisor.tenants.quotas import TeamQuotas
+from atoll.types import VolumeMount
 
 
 class RunPlans:
@@ -19,9 +22,11 @@ class RunPlans:
         images: The images that disks stand on.
         paths: Where disks and volumes are.
         quotas: What teams may have.
+        volumes: The volumes, which may have quotas.
     """
 
-    def __init__(self, images: SupervisorImages, paths: Paths, quotas: TeamQuotas) -> None:
+    def __init__(self, images: SupervisorImages, paths: Paths, quotas: TeamQuotas, volumes: Volumes) -> None:
+        self._volumes = volumes
         self._images = images
         self._paths = paths
         self._quotas = quotas
@@ -58,6 +63,14 @@ class RunPlans:
     def _mounts(self, row: SandboxRow) -> tuple[VolumeBind, ...]:
         """The directories that a sandbox mounts, and where, in an order that never changes."""
         return tuple(
-            VolumeBind(self._paths.volume_data(mount.volume), path, mount.read_only)
+            VolumeBind(self._paths.volume_data(mount.volume), path, mount.read_only, self._is_limited(mount))
             for path, mount in sorted(row.volumes.items())
         )
+
+    def _is_limited(self, mount: VolumeMount) -> bool:
+        if mount.read_only:
+            return False
+        try:
+            return self._volumes.get(mount.volume).quota_mib is not None
+        except VolumeNotFoundError:  # whoever mounts it says so
+            return False

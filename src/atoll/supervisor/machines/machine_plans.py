@@ -44,7 +44,13 @@ class MachinePlans:
                 hint="the home has lost files: restore it from a backup",
             )
         volumes = (
-            Bind(source=str(_there(one.source)), target=one.target, read_only=one.read_only, shared=True)
+            Bind(
+                source=str(_there(one.source)),
+                target=one.target,
+                read_only=one.read_only,
+                shared=True,
+                limited=one.limited,
+            )
             for one in plan.volumes
         )
         binds = (*agent_binds(self._programs, plan.versions), *volumes)

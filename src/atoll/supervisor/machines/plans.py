@@ -11,11 +11,12 @@ from atoll.types import Limits
 
 
 class VolumeBind(msgspec.Struct, frozen=True):
-    """A volume's directory, its path in the guest, and whether the guest may only read it."""
+    """A volume's directory, its path in the guest, and whether the guest may only read it, or has a quota."""
 
     source: Path
     target: str
     read_only: bool
+    limited: bool
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 import os
 import time
 from collections.abc import Awaitable, Callable
@@ -31,8 +30,9 @@ _AGAIN_S = 5.0
 _HANGS_S = 5.0
 # Who has asked for room within this time gets a part of it; others ask when they need some.
 _ACTIVE_S = 10.0
-# What one mount may add before the host is asked again how much it has free, where no quota says less.
-_UNASKED_BYTES = 256 << 20
+# What others get of each mount, so that their small writes need not wait.
+_SPARE_BYTES = 64 << 10
+_ENDLESS_BYTES = 1 << 60
 _log = logging.getLogger(__name__)
 
 
@@ -45,7 +45,7 @@ class _Writer:
     event_fd: int
     targets: dict[str, list[str]]
     is_told: bool = False
-    asked_s: float = -math.inf
+    asked_s: float = field(default_factory=lambda: time.monotonic())  # noqa: PLW0108 - tests replace it
     parts_bytes: dict[str, int] = field(default_factory=dict)
 
 
@@ -62,15 +62,13 @@ class VolumeMonitor:
 
     A volume with a quota is measured when a sandbox with it starts or ends, when half of what a sandbox was
     told is used, and when a client has changed it. What is left is divided equally among the mounts of those
-    that have asked lately, or of all if nobody has. So the quota holds whoever writes. Without a quota, what
-    must stay free of the host's disk does.
+    that have asked lately, or of all if nobody has.
 
     Args:
         volumes: The volumes.
         quotas: Says when clients have changed one.
         paths: Where they are.
         tasks: Owner of the measuring.
-        host_room: Returns the bytes that may still be written to the host's disk.
     """
 
     def __init__(
@@ -80,12 +78,10 @@ class VolumeMonitor:
         quotas: VolumeQuotas,
         paths: Paths,
         tasks: Tasks,
-        host_room: Callable[[], int],
     ) -> None:
         self._volumes = volumes
         self._paths = paths
         self._tasks = tasks
-        self._host_room = host_room
         self._watched: dict[str, _Watched] = {}
         quotas.on_change = self.look
 
@@ -145,7 +141,13 @@ class VolumeMonitor:
                 watched.wanted.clear()
                 if not watched.writers:
                     return
-                await asyncio.sleep(await self._renew(volume_id, list(watched.writers)))
+                try:
+                    pause_s = await self._renew(volume_id, list(watched.writers))
+                except Exception:  # without this watch, guests would be told nothing any more
+                    _log.exception("the volume %s will be measured again soon", volume_id)
+                    watched.wanted.set()
+                    pause_s = _AGAIN_S
+                await asyncio.sleep(pause_s)
         finally:
             del self._watched[volume_id]
 
@@ -153,14 +155,18 @@ class VolumeMonitor:
         """Measure a volume and tell all who may write to it. Returns how long not to do so again, in seconds."""
         marked = await self._reached(writers, lambda each: each.machine.mark_volumes(each.targets[volume_id]))
         # Who cannot be told another part still has the last one.
-        kept_bytes = sum(each.parts_bytes.get(volume_id, 0) for each in writers if each not in marked)
+        kept_bytes = sum(
+            each.parts_bytes.get(volume_id, 0)
+            for each in writers
+            if each not in marked and not _is_over(each.running)
+        )
         try:
             rooms, took_s = await asyncio.to_thread(self._rooms, volume_id, marked, kept_bytes)
         except OSError as error:
             _log.warning("the volume %s cannot be measured now: %s", volume_id, error)
             rooms, took_s = {}, 0.0
         told = await self._reached(list(rooms), lambda each: self._tell(each, volume_id, rooms[each]))
-        if len(told) < len(writers):
+        if any(each not in told and not _is_over(each.running) for each in writers):
             self.look(volume_id)
             return _AGAIN_S
         return max(_LEAST_S, took_s / _SHARE)
@@ -175,7 +181,7 @@ class VolumeMonitor:
                 async with asyncio.timeout(_HANGS_S):
                     await tell(writer)
             except (AtollError, OSError) as error:
-                if not (writer.running.gone.is_set() or writer.running.leaving):
+                if not _is_over(writer.running):
                     machine_id = writer.running.machine.machine_id
                     _log.warning("machine %s is told the room in its volumes later: %s", machine_id, error)
                 return False
@@ -187,10 +193,13 @@ class VolumeMonitor:
     async def _tell(self, writer: _Writer, volume_id: str, room: VolumeRoom) -> None:
         targets = writer.targets[volume_id]
         rooms = dict.fromkeys(targets, room)
-        writer.parts_bytes[volume_id] = max(0, room.size_bytes) * len(targets)
+        part_bytes = max(0, room.size_bytes) * len(targets)
         given = None if writer.is_told else writer.event_fd
+        # Until it has answered, it may still have the last part.
+        writer.parts_bytes[volume_id] = max(part_bytes, writer.parts_bytes.get(volume_id, 0))
         if await writer.machine.limit_volumes(rooms, given):
             writer.is_told = True
+            writer.parts_bytes[volume_id] = part_bytes
         else:
             self._forget(writer)  # its engine is too old
 
@@ -205,15 +214,19 @@ class VolumeMonitor:
         except VolumeNotFoundError:
             quota_mib = 0
         if quota_mib is None:
-            left_bytes = self._host_room()
-            part_bytes = min(left_bytes // max(1, sum(mounts.values())), _UNASKED_BYTES)
-            return dict.fromkeys(mounts, VolumeRoom(part_bytes, left_bytes)), 0.0
+            return dict.fromkeys(mounts, VolumeRoom(_ENDLESS_BYTES, _ENDLESS_BYTES)), 0.0
         used_bytes = tree_use(self._paths.volume_data(volume_id)).size_bytes
         left_bytes = (quota_mib << 20) - used_bytes - kept_bytes
         asking = [each for each in mounts if now_s - each.asked_s < _ACTIVE_S] or list(mounts)
-        part_bytes = left_bytes // max(1, sum(mounts[each] for each in asking))
+        others = sum(mounts.values()) - sum(mounts[each] for each in asking)
+        spare_bytes = min(_SPARE_BYTES, max(0, left_bytes) // (8 * max(1, others)))
+        part_bytes = (left_bytes - others * spare_bytes) // max(1, sum(mounts[each] for each in asking))
         rooms = {
-            each: VolumeRoom(part_bytes if each in asking else min(left_bytes, 0), left_bytes)
+            each: VolumeRoom(part_bytes if each in asking else min(left_bytes, spare_bytes), left_bytes)
             for each in mounts
         }
         return rooms, time.thread_time() - began_s
+
+
+def _is_over(running: RunningMachine) -> bool:
+    return running.gone.is_set() or running.leaving

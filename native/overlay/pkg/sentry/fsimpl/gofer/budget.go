@@ -446,21 +446,24 @@ func (fs *filesystem) nameless(mayBe func(d *dentry) bool) (bytes, files int64) 
 	fs.syncMu.Lock()
 	defer fs.syncMu.Unlock()
 	for elem := fs.syncableDentries.Front(); elem != nil; elem = elem.Next() {
-		if d := elem.d; mayBe(d) && d.inode.isRegularFile() && d.inode.hasNoName() {
-			bytes += min(growth(0, d.inode.size.Load()), budgetMostPages) * hostarch.PageSize
-			files++
+		if d := elem.d; mayBe(d) && d.inode.isRegularFile() {
+			if size, ok := d.inode.nameless(); ok {
+				bytes += min(growth(0, size), budgetMostPages) * hostarch.PageSize
+				files++
+			}
 		}
 	}
 	return bytes, files
 }
 
-// hasNoName asks the host where it can: a name that was not looked up for long goes without the inode's notice.
-func (i *inode) hasNoName() bool {
+// nameless returns the size of a file that has no name any more. It asks the host where it can: a name that was not looked up
+// for long goes without the inode's notice, and others may have changed the size.
+func (i *inode) nameless() (size uint64, ok bool) {
 	if di, ok := i.impl.(*directfsInode); ok && di.controlFD >= 0 {
 		var stat unix.Stat_t
 		if err := unix.Fstat(di.controlFD, &stat); err == nil {
-			return stat.Nlink == 0
+			return max(uint64(stat.Size), i.size.Load()), stat.Nlink == 0
 		}
 	}
-	return i.nlink.Load() == 0
+	return i.size.Load(), i.nlink.Load() == 0
 }

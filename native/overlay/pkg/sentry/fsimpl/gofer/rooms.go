@@ -107,6 +107,9 @@ func (r *volumeRooms) Set(rooms map[string]Room, event *fd.FD) {
 		one.sure = one.sinceBytes == 0
 		one.bytes = told.Bytes - one.sinceBytes - held[path]
 		one.leftBytes = told.Left - one.sinceBytes - held[path]
+		if told.Bytes < budgetEndless {
+			r.limited.Store(true)
+		}
 		one.lowBytes = one.bytes / 2
 	}
 	if event != nil {
@@ -115,7 +118,6 @@ func (r *volumeRooms) Set(rooms map[string]Room, event *fd.FD) {
 		}
 		r.event = event
 	}
-	r.limited.Store(true)
 	if r.renewed != nil {
 		close(r.renewed)
 		r.renewed = nil
@@ -216,8 +218,8 @@ func (r *volumeRooms) held() map[string]int64 {
 	r.mu.Unlock()
 	held := make(map[string]int64)
 	for _, fs := range filesystems {
-		// Another may have removed the name.
-		bytes, _ := fs.nameless(func(*dentry) bool { return true })
+		// Another may have removed the name. What is only cached is of no use to this guest: it need not wait for it to go.
+		bytes, _ := fs.nameless(func(d *dentry) bool { return d.refs.Load() > 0 })
 		held[fs.iopts.UniqueID.Path] += bytes
 	}
 	return held
