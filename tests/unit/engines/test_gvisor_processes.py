@@ -43,18 +43,23 @@ def test_a_process_that_begins_another_program_is_not_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "_PROC", tmp_path)
-    for pid, name in (("10", "sh"), ("11", "kworker"), ("12", "exe")):
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "status").write_text("Seccomp:\t2\nSeccomp_filters:\t1\n")
+    # One that begins a program, a thread of the kernel, one of a guest, and a runsc that executes itself again.
+    for pid, name, filters in (("10", "sh", 1), ("11", "kworker", 0), ("12", "exe", 2), ("13", "exe", 1)):
         (tmp_path / pid).mkdir()
+        (tmp_path / pid / "status").write_text(f"Seccomp:\t2\nSeccomp_filters:\t{filters}\n")
         (tmp_path / pid / "cmdline").touch()
         (tmp_path / pid / "comm").write_text(f"{name}\n")
         if name != "kworker":
             (tmp_path / pid / "exe").symlink_to("/bin/true")
 
     def tell() -> None:
-        (tmp_path / "10" / "cmdline").write_bytes(b"runsc\0run\0--bundle=/b\0")
+        for pid in ("10", "13"):
+            (tmp_path / pid / "cmdline").write_bytes(b"runsc\0run\0--bundle=/b\0")
 
     monkeypatch.setattr(processes, "_LOOKS", 10_000)
     telling = threading.Timer(0.02, tell)
     telling.start()
-    assert processes.pids_of(Path("/b")) == {10}
+    assert processes.pids_of(Path("/b")) == {10, 13}
     telling.join()

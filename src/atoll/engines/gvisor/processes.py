@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ _PROC = Path("/proc")
 # Commands of runsc. The machine's own processes have the commands `boot` and `gofer`.
 _STARTS = frozenset((b"run", b"restore", b"create"))
 _STUB = b"exe\n"
+_FILTERS = re.compile(rb"^Seccomp_filters:\s*(\d+)$", re.MULTILINE)
 _LOOK_S = 0.001
 _LOOKS = 20
 
@@ -128,13 +130,23 @@ def _is_changing(entry: Path) -> bool:
     """Whether it may be a program that begins another one.
 
     Threads of the host's kernel and zombies have no program. The many processes in which gVisor runs the programs
-    inside never have a command line.
+    inside never have a command line. They have the name of a runsc that executes itself once more, but have given
+    system calls up.
     """
     try:
         (entry / "exe").readlink()
-        return (entry / "comm").read_bytes() != _STUB
+        if (entry / "comm").read_bytes() != _STUB:
+            return True
+        filters = _seccomp_filters(entry)
+        return filters is not None and filters == _seccomp_filters(_PROC / "self")
     except OSError:
         return False
+
+
+def _seccomp_filters(entry: Path) -> int | None:
+    """How many a process has; None where the host's kernel does not say it, before Linux 5.9."""
+    found = _FILTERS.search((entry / "status").read_bytes())
+    return int(found[1]) if found else None
 
 
 def _pids_of_bundle(bundle: Path) -> Iterator[tuple[int, list[bytes]]]:
