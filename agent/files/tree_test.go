@@ -88,6 +88,7 @@ func TestATreeIsReadThoughPartsOfItAreRemovedMeanwhile(t *testing.T) {
 	source := filepath.Join(directory, "from")
 	put(t, w, filepath.Join(source, "stays"), "hello")
 	stop, stopped := make(chan struct{}), make(chan struct{})
+	defer func() { close(stop); <-stopped }()
 	go func() {
 		defer close(stopped)
 		for {
@@ -108,8 +109,6 @@ func TestATreeIsReadThoughPartsOfItAreRemovedMeanwhile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	close(stop)
-	<-stopped
 }
 
 func TestATreeThatCannotBeReadSaysWhyItEnds(t *testing.T) {
