@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import time
 from dataclasses import dataclass, field
@@ -89,10 +90,11 @@ class Ward:
     def lives(self, snapshot_id: str) -> list[Kept]:
         """What its ledger said when a snapshot may have been taken: from when to when in each life of its program.
 
-        The snapshot was taken after the one before it was made, and before it was made itself. If it came back from
+        The snapshot was taken after the one before it was begun, and before the next one was. If it came back from
         that one in between, and nothing was written since, it says what that one says.
         """
-        until = self.made_at[snapshot_id]
+        begun = self.made_at[snapshot_id]
+        until = min((at for at in self.made_at.values() if at > begun), default=math.inf)
         since = self._since(snapshot_id)
         before = max((number for number, (at, _) in enumerate(self.told) if at <= since), default=0)
         lives: dict[tuple[str, int], list[Entry]] = {}
@@ -114,8 +116,8 @@ class Ward:
         return found.memory == 0 and least <= found.durable <= max(life.high.durable for life in lives) + 1
 
     def _since(self, snapshot_id: str) -> float:
-        until = self.made_at[snapshot_id]
-        return max(sorted(at for at in self.made_at.values() if at < until)[:-1], default=0.0)
+        begun = self.made_at[snapshot_id]
+        return max(sorted(at for at in self.made_at.values() if at < begun)[:-1], default=0.0)
 
 
 def _in_memory(entry: Entry) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,8 +17,36 @@ from atoll.host import Home
 
 MIB = 1 << 20
 FULL = "No space left on device"
-# What one adds while another's room is measured is not known to that one: see docs/design/volumes.md.
+# What is added between a measurement and the telling is not counted: see docs/design/volumes.md.
 SHARED_MOST = 9 * MIB
+
+# Writes small files for some seconds while all their directories get other names, over and over.
+HIDES = """
+import os, threading, time
+directories = range(40)
+for number in directories:
+    os.mkdir(f"/data/{number}-0")
+opened = [os.open(f"/data/{number}-0", os.O_DIRECTORY) for number in directories]
+until = time.monotonic() + 6
+def rename():
+    turn = 0
+    while time.monotonic() < until:
+        for number in directories:
+            os.rename(f"/data/{number}-{turn}", f"/data/{number}-{turn + 1}")
+        turn += 1
+renaming = threading.Thread(target=rename)
+renaming.start()
+number = 0
+while time.monotonic() < until:
+    number += 1
+    try:
+        file = os.open(str(number), os.O_WRONLY | os.O_CREAT, dir_fd=opened[number % len(opened)])
+        os.write(file, bytes(65536))
+        os.close(file)
+    except OSError:
+        pass
+renaming.join()
+"""
 
 
 @pytest.fixture
@@ -112,6 +141,25 @@ def test_several_that_write_share_it_and_each_may_use_what_is_left(volume: Path)
         until(lambda: accepts(other, "e", 1))
         assert FULL in write(other, "e", 9)
         assert used_bytes(volume) <= SHARED_MOST
+
+
+def test_a_program_that_renames_directories_all_the_time_gets_no_more(volume: Path) -> None:
+    with Sandbox.create(volumes={"/data": "data"}, network="none") as sandbox:
+        sandbox.run(f"python3 -c {shlex.quote(HIDES)}").check()
+        assert used_bytes(volume) <= 9 * MIB
+        sandbox.run("rm -r /data/[0-9]-*").check()
+        until(lambda: accepts(sandbox, "then", 1))
+
+
+def test_a_mount_below_a_link_of_the_image_is_limited(volume: Path) -> None:
+    # The image has /var/run as a link to /run.
+    with Sandbox.create(volumes={"/var/run/data": "data"}, network="none") as sandbox:
+        assert sandbox.run("readlink -f /var/run/data").stdout == "/run/data\n"
+        assert write(sandbox, "a", 6, "/run/data") == ""
+        assert FULL in write(sandbox, "b", 4, "/var/run/data")
+        sandbox.suspend()
+        assert FULL in write(sandbox, "c", 4, "/run/data")
+        assert used_bytes(volume) <= 8 * MIB
 
 
 def test_it_holds_without_a_supervisor_and_under_the_next_one(volume: Path, module_home: Path) -> None:

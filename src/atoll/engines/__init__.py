@@ -12,6 +12,7 @@ from atoll.engines.base import (
     PrestartPlan,
     Uplink,
     VolumeRoom,
+    VolumeUse,
 )
 from atoll.engines.capabilities import (
     AdjustableLimits,
@@ -53,6 +54,7 @@ __all__ = [
     "Uplink",
     "VolumeRoom",
     "VolumeRooms",
+    "VolumeUse",
     "can",
     "engine_kind",
     "memory_bytes",

@@ -87,10 +87,31 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VolumeRoom(msgspec.Struct, frozen=True):
-    """How many bytes a guest may add to a volume, and how many all that write to it may add together."""
+    """How many bytes a guest may add to a volume, and how many all that write to it may add together.
+
+    With ``sure``, nobody added anything while the volume was measured. What was added then counts twice if it was
+    measured too, so another measurement may find more.
+    """
 
     size_bytes: int
     left_bytes: int
+    sure: bool = True
+
+
+class VolumeUse(msgspec.Struct, frozen=True):
+    """What a measurement of a volume may have missed of one guest.
+
+    Attributes:
+        added_bytes: What the guest has added since the mark, and what it moved.
+        held_bytes: What its open files take that have no name any more.
+        moved: Whether a directory got another name since the mark: any file may have been missed.
+        size_bytes: What the guest may still add, as it was last told.
+    """
+
+    added_bytes: int
+    held_bytes: int
+    moved: bool
+    size_bytes: int
 
 
 class PrestartPlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         PrestartPlan,
         Uplink,
         VolumeRoom,
+        VolumeUse,
     )
     from atoll.types import Limits
 
@@ -185,8 +186,11 @@ class VolumeRooms(Protocol):
     async def mark_volumes(self, targets: Sequence[str]) -> None:
         """Begin a measurement of shared binds: what is added from now on counts on top of its result."""
 
+    async def use_of_volumes(self, targets: Sequence[str]) -> dict[str, VolumeUse]:
+        """End a measurement: return what it may have missed of each bind. Binds without a limit are left out."""
+
     async def limit_volumes(self, rooms: Mapping[str, VolumeRoom], event_fd: int | None = None) -> bool:
-        """End a measurement: set what may be added to each bind beyond what was there at its mark.
+        """Set what may be added to each bind beyond what was there when ``use_of_volumes`` was called.
 
         Writes of the guest that need more than all together may add fail with ENOSPC. Those that need more than
         the guest may add wait for another measurement, for some seconds at most. ``event_fd`` is an eventfd,

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar
 
 import msgspec
@@ -27,6 +28,7 @@ from atoll.engines import (
     Uplink,
     VolumeRoom,
     VolumeRooms,
+    VolumeUse,
 )
 from atoll.errors import EngineError
 from atoll.types import Limits, from_json
@@ -243,10 +245,16 @@ class _MemoryReadings(FakeCoreMachine):
 class _VolumeRooms(FakeCoreMachine):
     rooms: dict[str, VolumeRoom] | None = None
     rooms_event_fd: int | None = None
+    volume_uses: Mapping[str, VolumeUse] = MappingProxyType({})
 
     async def mark_volumes(self, targets: Sequence[str]) -> None:
         """See ``VolumeRooms.mark_volumes``."""
         await self.used("mark_volumes")
+
+    async def use_of_volumes(self, targets: Sequence[str]) -> dict[str, VolumeUse]:
+        """See ``VolumeRooms.use_of_volumes``."""
+        await self.used("use_of_volumes")
+        return {path: use for path, use in self.volume_uses.items() if path in targets}
 
     async def limit_volumes(self, rooms: Mapping[str, VolumeRoom], event_fd: int | None = None) -> bool:
         """See ``VolumeRooms.limit_volumes``."""

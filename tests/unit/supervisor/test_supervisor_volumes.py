@@ -6,12 +6,13 @@ import asyncio
 import json
 import os
 import shutil
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
+from atoll.engines import VolumeUse
 from atoll.errors import InvalidSpecError
 from atoll.supervisor.state.rows import VolumeRow
 from atoll.supervisor.storage.mount_points import check_mountpoints
@@ -424,6 +425,34 @@ async def test_what_is_left_of_a_quota_is_divided_among_those_that_may_write(har
         assert (await harness.ask("POST", f"/v1/sandboxes/{one['sandbox_id']}/suspend")).status == 200
         assert (await harness.ask("POST", f"/v1/sandboxes/{one['sandbox_id']}/resume")).status == 200
         await harness.until(lambda: rooms_of(harness, one) == {"/data": 15})
+
+
+@with_harness
+async def test_what_a_measurement_may_have_missed_of_any_guest_counts(harness: Harness) -> None:
+    await harness.ask("POST", "/v1/volumes", {"name": "data", "quota_mib": 12})
+    one = await harness.create(volumes={"/data": "data"})
+    other = await harness.create(volumes={"/data": "data"})
+    machine = harness.machine_of(one["sandbox_id"])
+
+    def both() -> list[tuple[int, bool]]:
+        told = [harness.machine_of(each["sandbox_id"]).rooms for each in (one, other)]
+        return [(room["/data"].size_bytes >> 20, room["/data"].sure) for room in told if room is not None]
+
+    def used(added_mib: int, held_mib: int, *, moved: bool = False) -> None:
+        use = VolumeUse(added_mib << 20, held_mib << 20, moved, 1 << 20)
+        machine.volume_uses = MappingProxyType({"/data": use})
+        ask_for_room(harness, one)
+
+    await harness.until(lambda: both() == [(6, True), (6, True)])
+    used(0, 2)
+    await harness.until(lambda: both() == [(5, True), (5, True)])
+    used(4, 2)
+    await harness.until(lambda: both() == [(3, False), (3, False)])
+    # Files may have been missed: nobody gets more than there was, and all had one MiB.
+    used(0, 0, moved=True)
+    await harness.until(lambda: both() == [(0, False), (0, False)])
+    used(0, 0)
+    await harness.until(lambda: both() == [(6, True), (6, True)])
 
 
 @with_harness

@@ -5,11 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 
-from atoll.engines.base import DiskGrowth, VolumeRoom
+import msgspec
+
+from atoll.engines.base import DiskGrowth, VolumeRoom, VolumeUse
 from atoll.engines.gvisor.control import ControlSocket, RefusedCallError
-from atoll.types import Limits
+from atoll.errors import EngineError
+from atoll.types import Limits, converted
+
+_Bytes = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
+
+
+class _RoomUse(msgspec.Struct, rename="pascal"):
+    """What the sentry says of a mount."""
+
+    added: _Bytes
+    held: _Bytes
+    moved: bool
+    bytes: _Bytes
 
 
 def guest_limits(
@@ -77,16 +91,33 @@ async def mark_volumes(control: ControlSocket, targets: Sequence[str]) -> None:
     await control.call("containerManager.MarkVolumes", list(targets))
 
 
+async def use_of_volumes(control: ControlSocket, targets: Sequence[str]) -> dict[str, VolumeUse]:
+    """Return what the measurement of these mounts may have missed. Mounts without a room are left out.
+
+    Raises:
+        EngineError: The sentry does not answer, or not with that.
+    """
+    told = await control.call("containerManager.UseVolumes", list(targets))
+    try:
+        uses = converted(told, dict[str, _RoomUse])
+    except msgspec.ValidationError as error:
+        raise EngineError(f"the sentry's use of volumes is {told!r}: {error}") from error
+    return {path: VolumeUse(use.added, use.held, use.moved, use.bytes) for path, use in uses.items()}
+
+
 async def limit_volumes(
     control: ControlSocket, rooms: Mapping[str, VolumeRoom], event_fd: int | None
 ) -> None:
-    """Set how much may be added to each mount since it was last marked.
+    """Set how much may be added to each mount since ``use_of_volumes`` was called.
 
     Raises:
         EngineError: The sentry does not answer.
     """
     fds = [] if event_fd is None else [event_fd]
-    told = {path: {"Bytes": room.size_bytes, "Left": room.left_bytes} for path, room in rooms.items()}
+    told = {
+        path: {"Bytes": room.size_bytes, "Left": room.left_bytes, "Sure": room.sure}
+        for path, room in rooms.items()
+    }
     await control.call("containerManager.SetVolumeRooms", {"Rooms": told}, fds=fds)
 
 

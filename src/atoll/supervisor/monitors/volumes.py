@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from atoll.engines import VolumeRoom, VolumeRooms
+from atoll.engines import VolumeRoom, VolumeRooms, VolumeUse
 from atoll.errors import AtollError, VolumeNotFoundError
 from atoll.host import tree_use
 
@@ -154,18 +154,30 @@ class VolumeMonitor:
     async def _renew(self, volume_id: str, writers: list[_Writer]) -> float:
         """Measure a volume and tell all who may write to it. Returns how long not to do so again, in seconds."""
         marked = await self._reached(writers, lambda each: each.machine.mark_volumes(each.targets[volume_id]))
+        try:
+            left_bytes, took_s = await asyncio.to_thread(self._left_bytes, volume_id)
+        except OSError as error:
+            _log.warning("the volume %s cannot be measured now: %s", volume_id, error)
+            self.look(volume_id)
+            return _AGAIN_S
+        uses = dict[_Writer, dict[str, VolumeUse]]()
+
+        async def count(writer: _Writer) -> None:
+            uses[writer] = await writer.machine.use_of_volumes(writer.targets[volume_id])
+
+        counted = await self._reached(marked, count)
         # Who cannot be told another part still has the last one.
         kept_bytes = sum(
             each.parts_bytes.get(volume_id, 0)
             for each in writers
-            if each not in marked and not _is_over(each.running)
+            if each not in counted and not _is_over(each.running)
         )
-        try:
-            rooms, took_s = await asyncio.to_thread(self._rooms, volume_id, marked, kept_bytes)
-        except OSError as error:
-            _log.warning("the volume %s cannot be measured now: %s", volume_id, error)
-            rooms, took_s = {}, 0.0
-        told = await self._reached(list(rooms), lambda each: self._tell(each, volume_id, rooms[each]))
+        rooms = _divided(
+            None if left_bytes is None else left_bytes - kept_bytes,
+            {each: each.targets[volume_id] for each in counted},
+            uses,
+        )
+        told = await self._reached(counted, lambda each: self._tell(each, volume_id, rooms[each]))
         if any(each not in told and not _is_over(each.running) for each in writers):
             self.look(volume_id)
             return _AGAIN_S
@@ -190,10 +202,8 @@ class VolumeMonitor:
         reached = await asyncio.gather(*map(tried, writers))
         return [writer for writer, was in zip(writers, reached, strict=True) if was]
 
-    async def _tell(self, writer: _Writer, volume_id: str, room: VolumeRoom) -> None:
-        targets = writer.targets[volume_id]
-        rooms = dict.fromkeys(targets, room)
-        part_bytes = max(0, room.size_bytes) * len(targets)
+    async def _tell(self, writer: _Writer, volume_id: str, rooms: dict[str, VolumeRoom]) -> None:
+        part_bytes = sum(max(0, room.size_bytes) for room in rooms.values())
         given = None if writer.is_told else writer.event_fd
         # Until it has answered, it may still have the last part.
         writer.parts_bytes[volume_id] = max(part_bytes, writer.parts_bytes.get(volume_id, 0))
@@ -203,29 +213,43 @@ class VolumeMonitor:
         else:
             self._forget(writer)  # its engine is too old
 
-    def _rooms(
-        self, volume_id: str, writers: list[_Writer], kept_bytes: int
-    ) -> tuple[dict[_Writer, VolumeRoom], float]:
-        """What each may add at each mount, and how much of a processor it took to find out. Blocks."""
-        began_s, now_s = time.thread_time(), time.monotonic()
-        mounts = {each: len(each.targets[volume_id]) for each in writers}
+    def _left_bytes(self, volume_id: str) -> tuple[int | None, float]:
+        """What is left of its quota, if it has one, and how many seconds of a processor that took. Blocks."""
+        began_s = time.thread_time()
         try:
             quota_mib = self._volumes.get(volume_id).quota_mib
         except VolumeNotFoundError:
             quota_mib = 0
         if quota_mib is None:
-            return dict.fromkeys(mounts, VolumeRoom(_ENDLESS_BYTES, _ENDLESS_BYTES)), 0.0
+            return None, 0.0
         used_bytes = tree_use(self._paths.volume_data(volume_id)).size_bytes
-        left_bytes = (quota_mib << 20) - used_bytes - kept_bytes
-        asking = [each for each in mounts if now_s - each.asked_s < _ACTIVE_S] or list(mounts)
-        others = sum(mounts.values()) - sum(mounts[each] for each in asking)
-        spare_bytes = min(_SPARE_BYTES, max(0, left_bytes) // (8 * max(1, others)))
-        part_bytes = (left_bytes - others * spare_bytes) // max(1, sum(mounts[each] for each in asking))
-        rooms = {
-            each: VolumeRoom(part_bytes if each in asking else min(left_bytes, spare_bytes), left_bytes)
-            for each in mounts
-        }
-        return rooms, time.thread_time() - began_s
+        return (quota_mib << 20) - used_bytes, time.thread_time() - began_s
+
+
+def _divided(
+    left_bytes: int | None, mounts: dict[_Writer, list[str]], uses: dict[_Writer, dict[str, VolumeUse]]
+) -> dict[_Writer, dict[str, VolumeRoom]]:
+    """Divide what a measurement says is left, without what it may have missed, among the mounts of a volume."""
+    if left_bytes is None:
+        endless = VolumeRoom(_ENDLESS_BYTES, _ENDLESS_BYTES)
+        return {each: dict.fromkeys(paths, endless) for each, paths in mounts.items()}
+    missed = [use for each in uses.values() for use in each.values()]
+    left_bytes -= sum(use.added_bytes + use.held_bytes for use in missed)
+    moved = any(use.moved for use in missed)
+    if moved:
+        # The measurement may have missed any file. All keep what they have: that was within the quota.
+        left_bytes = min(left_bytes, sum(use.size_bytes for use in missed))
+    sure = not moved and not any(use.added_bytes for use in missed)
+    now_s, counts = time.monotonic(), {each: len(paths) for each, paths in mounts.items()}
+    asking = [each for each in counts if now_s - each.asked_s < _ACTIVE_S] or list(counts)
+    others = sum(counts.values()) - sum(counts[each] for each in asking)
+    spare_bytes = min(_SPARE_BYTES, max(0, left_bytes) // (8 * max(1, others)))
+    part_bytes = (left_bytes - others * spare_bytes) // max(1, sum(counts[each] for each in asking))
+    rooms = dict[_Writer, dict[str, VolumeRoom]]()
+    for each, paths in mounts.items():
+        own_bytes = part_bytes if each in asking else min(left_bytes, spare_bytes)
+        rooms[each] = dict.fromkeys(paths, VolumeRoom(own_bytes, left_bytes, sure))
+    return rooms
 
 
 def _is_over(running: RunningMachine) -> bool:

@@ -372,6 +372,7 @@ func (b *diskBudget) free() {
 // moved notes that d gets another name, or one more. Both before that and after it: a measuring may begin in between.
 func (b *diskBudget) moved(d *dentry) {
 	if !d.inode.fs.isBudgeted() {
+		Rooms.moved(d)
 		return
 	}
 	b.mu.Lock()
@@ -381,11 +382,16 @@ func (b *diskBudget) moved(d *dentry) {
 		return
 	}
 	b.sinceFiles++
-	b.sinceBytes += hostarch.PageSize
+	b.sinceBytes = min(b.sinceBytes+takenBy(d), budgetMostPages*hostarch.PageSize)
+}
+
+// takenBy is what one name takes with its file, in bytes.
+func takenBy(d *dentry) int64 {
+	pages := int64(1)
 	if d.inode.isRegularFile() {
-		pages := min(growth(0, d.inode.size.Load()), budgetMostPages)
-		b.sinceBytes = min(b.sinceBytes+pages*hostarch.PageSize, budgetMostPages*hostarch.PageSize)
+		pages += min(growth(0, d.inode.size.Load()), budgetMostPages)
 	}
+	return pages * hostarch.PageSize
 }
 
 // isBudgeted returns whether fs is the disk: what others change too, like a volume, is no part of it.

@@ -29,17 +29,33 @@ type volumeRooms struct {
 
 	mu sync.Mutex
 	// rooms are by the path of the mount. What has none is not limited.
-	rooms       map[string]*room
+	rooms map[string]*room
+	// resolved are the paths at which mounts are, by those of the specification, where these lead through symbolic links.
+	resolved    map[string]string
 	filesystems []*filesystem
 	event       *fd.FD
 	asked       bool
 	renewed     chan struct{}
 }
 
-// Room is what may be added to a mount: Bytes by this guest, of Left by all guests.
+// Room is what may be added to a mount: Bytes by this guest, of Left by all guests. It is Sure when nobody added anything while
+// it was measured: what was added then may have been measured too.
 type Room struct {
 	Bytes int64
 	Left  int64
+	Sure  bool
+}
+
+// RoomUse is what a measuring of a mount may not have seen.
+type RoomUse struct {
+	// Added is what this guest has added since the mark, in bytes.
+	Added int64
+	// Held is what its open files take that have no name any more, in bytes.
+	Held int64
+	// Moved is set when a directory got another name since the mark: any file may have been missed.
+	Moved bool
+	// Bytes is what this guest may still add, as it was last told.
+	Bytes int64
 }
 
 type room struct {
@@ -53,6 +69,8 @@ type room struct {
 	sinceBytes int64
 	// growing is what is taken for files whose growth a measuring may not see yet.
 	growing int64
+	// dirsMoved is set when a directory got another name since the mount was marked.
+	dirsMoved bool
 
 	// markedAt is when it was marked last, and freedBefore what freed was then.
 	markedAt    time.Time
@@ -64,9 +82,30 @@ func (r *volumeRooms) Limit(paths []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, path := range paths {
-		r.room(path)
+		r.room(r.at(path))
 	}
 	r.limited.Store(true)
+}
+
+// Resolve says that the mount which the specification has at one path is at another one.
+func (r *volumeRooms) Resolve(specified, resolved string) {
+	if specified == resolved {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.resolved == nil {
+		r.resolved = make(map[string]string)
+	}
+	r.resolved[specified] = resolved
+}
+
+// at returns where the mount is that the specification has at this path.
+func (r *volumeRooms) at(path string) string {
+	if resolved, ok := r.resolved[path]; ok {
+		return resolved
+	}
+	return path
 }
 
 // room returns the room of a mount, which it makes.
@@ -88,25 +127,39 @@ func (r *volumeRooms) Mark(paths []string) {
 	defer r.mu.Unlock()
 	r.asked = false
 	for _, path := range paths {
-		if one := r.rooms[path]; one != nil {
-			one.sinceBytes, one.markedAt, one.freedBefore = one.growing, time.Now(), r.freed.Load()
+		if one := r.rooms[r.at(path)]; one != nil {
+			one.sinceBytes, one.dirsMoved = one.growing, false
+			one.markedAt, one.freedBefore = time.Now(), r.freed.Load()
 		}
 	}
 }
 
-// Set ends a measuring: so much may be added to each mount since it was marked. The event, if there is one, is written to when
-// they should be measured again.
-func (r *volumeRooms) Set(rooms map[string]Room, event *fd.FD) {
+// Use ends a measuring: it returns what is to be counted beside its outcome. What is added from now on is not in that.
+func (r *volumeRooms) Use(paths []string) map[string]RoomUse {
 	held := r.held()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	uses := make(map[string]RoomUse)
+	for _, path := range paths {
+		if one := r.rooms[r.at(path)]; one != nil {
+			uses[path] = RoomUse{one.sinceBytes, held[r.at(path)], one.dirsMoved, max(one.bytes, 0)}
+			one.sinceBytes = 0
+		}
+	}
+	return uses
+}
+
+// Set says how much may be added to each mount since Use. The event, if there is one, is written to when they should be measured
+// again.
+func (r *volumeRooms) Set(rooms map[string]Room, event *fd.FD) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for path, told := range rooms {
-		one := r.room(path)
+		one := r.room(r.at(path))
 		one.told = true
-		// What was added meanwhile may have been measured too: the next measuring may find more room.
-		one.sure = one.sinceBytes == 0
-		one.bytes = told.Bytes - one.sinceBytes - held[path]
-		one.leftBytes = told.Left - one.sinceBytes - held[path]
+		one.sure = told.Sure && one.sinceBytes == 0
+		one.bytes = told.Bytes - one.sinceBytes
+		one.leftBytes = told.Left - one.sinceBytes
 		if told.Bytes < budgetEndless {
 			r.limited.Store(true)
 		}
@@ -194,6 +247,24 @@ func (r *volumeRooms) tryTake(path string, bytes int64) (one *room, renewed chan
 		return one, r.renewed, untoldPatience, nil
 	}
 	return one, r.renewed, budgetPatience, nil
+}
+
+// moved notes that d gets another name, or one more.
+func (r *volumeRooms) moved(d *dentry) {
+	if !r.limited.Load() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	one := r.rooms[d.inode.fs.iopts.UniqueID.Path]
+	if one == nil {
+		return
+	}
+	if d.isDir() {
+		one.dirsMoved = true
+		return
+	}
+	one.sinceBytes = min(one.sinceBytes+takenBy(d), budgetMostPages*hostarch.PageSize)
 }
 
 func (r *volumeRooms) ask() {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/atomicbitops"
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/fd"
 )
@@ -23,9 +25,11 @@ func wantNoRoom(t *testing.T, r *volumeRooms, path string, pages int64) {
 	}
 }
 
-// tell gives all that is left to this guest.
+// tell gives all that is left to this guest, after a measuring that found so many pages free.
 func tell(r *volumeRooms, path string, pages int64) {
-	r.Set(map[string]Room{path: {pages * page, pages * page}}, nil)
+	use := r.Use([]string{path})[path]
+	left := pages*page - use.Added - use.Held
+	r.Set(map[string]Room{path: {left, left, use.Added == 0}}, nil)
 }
 
 func TestWithoutALimitAnythingMayBeAdded(t *testing.T) {
@@ -124,6 +128,62 @@ func TestAMarkIsOfTheMountsThatAreNamed(t *testing.T) {
 	}
 }
 
+func TestWhatIsAddedAfterAMeasuringIsTakenOffWhatIsTold(t *testing.T) {
+	r := &volumeRooms{}
+	tell(r, "/data", 10)
+	r.Mark([]string{"/data"})
+	wantRoom(t, r, "/data", 2)
+	use := r.Use([]string{"/data"})["/data"]
+	if want := (RoomUse{Added: 2 * page, Bytes: 8 * page}); use != want {
+		t.Errorf("%+v, want %+v", use, want)
+	}
+	wantRoom(t, r, "/data", 3)
+	r.Set(map[string]Room{"/data": {8 * page, 8 * page, true}}, nil)
+	if left := r.rooms["/data"].bytes; left != 5*page {
+		t.Errorf("%d bytes are left, want %d", left, 5*page)
+	}
+}
+
+func TestWhatMovesWhileItIsMeasuredIsSaid(t *testing.T) {
+	Rooms = volumeRooms{}
+	defer func() { Rooms = volumeRooms{} }()
+	tell(&Rooms, "/data", 10)
+	Rooms.Mark([]string{"/data"})
+	fs := &filesystem{opts: filesystemOptions{interop: InteropModeShared}}
+	fs.iopts.UniqueID.Path = "/data"
+	named := func(mode uint32, size uint64) *dentry {
+		return &dentry{inode: &inode{fs: fs, mode: atomicbitops.FromUint32(mode), size: atomicbitops.FromUint64(size)}}
+	}
+	Budget.moved(named(linux.S_IFREG, 3*page))
+	if use := Rooms.Use([]string{"/data"})["/data"]; use.Added != 4*page || use.Moved {
+		t.Errorf("%+v, want what the file and its name take", use)
+	}
+	Budget.moved(named(linux.S_IFDIR, 0))
+	if use := Rooms.Use([]string{"/data"})["/data"]; use.Added != 0 || !use.Moved {
+		t.Errorf("%+v, want that a directory has moved", use)
+	}
+	Rooms.Mark([]string{"/data"})
+	if use := Rooms.Use([]string{"/data"})["/data"]; use.Moved {
+		t.Error("it moved before the mark")
+	}
+}
+
+func TestARoomIsThatOfTheMountWhereverItIs(t *testing.T) {
+	r := &volumeRooms{}
+	r.Resolve("/link/data", "/real/data")
+	r.Resolve("/other", "/other")
+	r.Limit([]string{"/link/data", "/other"})
+	tell(r, "/link/data", 2)
+	tell(r, "/other", 1)
+	wantRoom(t, r, "/real/data", 1)
+	r.Mark([]string{"/link/data"})
+	wantRoom(t, r, "/real/data", 1)
+	if use := r.Use([]string{"/link/data"})["/link/data"]; use.Added != page {
+		t.Errorf("%d bytes were added, want %d", use.Added, page)
+	}
+	wantNoRoom(t, r, "/other", 2)
+}
+
 func TestWhatWasGivenUpIsWaitedFor(t *testing.T) {
 	r := &volumeRooms{}
 	tell(r, "/data", 0)
@@ -141,7 +201,7 @@ func TestWhatWasGivenUpIsWaitedFor(t *testing.T) {
 
 func TestWhatOthersHaveBeenGivenIsAskedFor(t *testing.T) {
 	r := &volumeRooms{}
-	r.Set(map[string]Room{"/data": {0, 5 * page}}, nil)
+	r.Set(map[string]Room{"/data": {0, 5 * page, true}}, nil)
 	wantNoRoom(t, r, "/data", 6)
 	taken := make(chan error)
 	go func() { taken <- r.take("/data", 5) }()
@@ -183,7 +243,7 @@ func TestRoomsAskBeforeAllIsUsed(t *testing.T) {
 			t.Errorf("asked: %v, want %v", err == nil, want)
 		}
 	}
-	r.Set(map[string]Room{"/data": {10 * page, 10 * page}}, event)
+	r.Set(map[string]Room{"/data": {10 * page, 10 * page, true}}, event)
 	wantRoom(t, r, "/data", 5)
 	wantAsked(false)
 	wantRoom(t, r, "/data", 1)
