@@ -102,23 +102,27 @@ class Bridge:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _done(self, work: Awaitable[_Value], timeout_s: float) -> _Value:
-        running = asyncio.run_coroutine_threadsafe(_awaited(work), self._loop)
+        # The time is kept there: whoever gave up here could miss what is just ready, and nobody would close it.
+        running = asyncio.run_coroutine_threadsafe(_awaited(work, timeout_s), self._loop)
         try:
-            return running.result(timeout_s)
-        except FutureTimeoutError:
-            running.cancel()
+            return running.result()
+        except TimeoutError:
             raise TimeoutError("the server did not answer in time") from None
         except CancelledError:
             raise ConnectionResetError("the connection was given up") from None
 
     def _carry(self, work: Awaitable[None]) -> None:
-        task = self._loop.create_task(_awaited(work))
+        task = self._loop.create_task(_awaited(work, None))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _connected(self, server: Server) -> socket.socket:
         far = await _open(server)
-        outer, _, near = await _pair()
+        try:
+            outer, _, near = await _pair()
+        except BaseException:
+            far[1].close()
+            raise
         self._carry(_carried(near, far))
         return outer
 
@@ -127,19 +131,20 @@ class Bridge:
         tunnel = _Tunnel(far)
         try:
             answer = await tunnel.opened(server, sandbox, port)
+            if answer.error is not None:
+                far[1].close()
+                return answer, None
+            outer, inner, near = await _pair()
         except BaseException:
             far[1].close()
             raise
-        if answer.error is not None:
-            far[1].close()
-            return answer, None
-        outer, inner, near = await _pair()
         self._carry(tunnel.carried(near, inner))
         return answer, outer
 
 
-async def _awaited(work: Awaitable[_Value]) -> _Value:
-    return await work
+async def _awaited(work: Awaitable[_Value], timeout_s: float | None) -> _Value:
+    async with asyncio.timeout(timeout_s):
+        return await work
 
 
 async def _open(server: Server) -> _Streams:

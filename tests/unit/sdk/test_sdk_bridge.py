@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import subprocess
 import sys
+from unittest.mock import patch
 
 import pytest
 
 from atoll.sdk import _hangup
+from atoll.sdk._bridge import Bridge
+from atoll.sdk._server import Server
 
 pytestmark = pytest.mark.once
 
@@ -28,6 +32,27 @@ held = [Bridge.of_process().connect(server, 60) for _ in range(40)]
 def test_a_process_ends_without_a_word_while_connections_are_open() -> None:
     done = subprocess.run([sys.executable, "-c", MANY_OPEN], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
+
+
+async def never() -> None:
+    await asyncio.sleep(3600)
+
+
+def test_what_is_given_up_in_the_middle_is_closed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = Server(f"http://127.0.0.1:{listener.getsockname()[1]}", "key")
+        listener.settimeout(60)
+        with patch("atoll.sdk._bridge._pair", never), pytest.raises(TimeoutError, match="did not answer"):
+            Bridge.of_process().connect(server, 0.5)
+        with listener.accept()[0] as accepted:
+            accepted.settimeout(60)
+            assert accepted.recv(1) == b""
+        with pytest.raises(TimeoutError, match="did not answer"):
+            Bridge.of_process().dial(server, "one", 80, 0.5)
+        with listener.accept()[0] as accepted:
+            accepted.settimeout(60)
+            while accepted.recv(4096):
+                pass
 
 
 def test_an_end_is_told_from_the_end_of_one_direction() -> None:
