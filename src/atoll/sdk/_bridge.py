@@ -102,7 +102,7 @@ class Bridge:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _done(self, work: Awaitable[_Value], timeout_s: float) -> _Value:
-        # The time is kept there: whoever gave up here could miss what is just ready, and nobody would close it.
+        # The loop keeps the timeout. A timeout here could lose a socket that has just connected, still open.
         running = asyncio.run_coroutine_threadsafe(_awaited(work, timeout_s), self._loop)
         try:
             return running.result()

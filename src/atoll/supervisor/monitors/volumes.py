@@ -160,23 +160,20 @@ class VolumeMonitor:
             _log.warning("the volume %s cannot be measured now: %s", volume_id, error)
             self.look(volume_id)
             return _AGAIN_S
-        uses = dict[_Writer, dict[str, VolumeUse]]()
+        missed = list[VolumeUse]()
 
         async def count(writer: _Writer) -> None:
-            uses[writer] = await writer.machine.use_of_volumes(writer.targets[volume_id])
+            missed.extend((await writer.machine.use_of_volumes(writer.targets[volume_id])).values())
 
-        counted = await self._reached(marked, count)
-        # Who cannot be told another part still has the last one.
+        counted = marked if left_bytes is None else await self._reached(marked, count)
+        # A writer that cannot be told still has its last part.
         kept_bytes = sum(
             each.parts_bytes.get(volume_id, 0)
             for each in writers
             if each not in counted and not _is_over(each.running)
         )
-        rooms = _divided(
-            None if left_bytes is None else left_bytes - kept_bytes,
-            {each: each.targets[volume_id] for each in counted},
-            uses,
-        )
+        mounts = {each: len(each.targets[volume_id]) for each in counted}
+        rooms = _divided(None if left_bytes is None else left_bytes - kept_bytes, mounts, missed)
         told = await self._reached(counted, lambda each: self._tell(each, volume_id, rooms[each]))
         if any(each not in told and not _is_over(each.running) for each in writers):
             self.look(volume_id)
@@ -202,8 +199,10 @@ class VolumeMonitor:
         reached = await asyncio.gather(*map(tried, writers))
         return [writer for writer, was in zip(writers, reached, strict=True) if was]
 
-    async def _tell(self, writer: _Writer, volume_id: str, rooms: dict[str, VolumeRoom]) -> None:
-        part_bytes = sum(max(0, room.size_bytes) for room in rooms.values())
+    async def _tell(self, writer: _Writer, volume_id: str, room: VolumeRoom) -> None:
+        targets = writer.targets[volume_id]
+        rooms = dict.fromkeys(targets, room)
+        part_bytes = max(0, room.size_bytes) * len(targets)
         given = None if writer.is_told else writer.event_fd
         # Until it has answered, it may still have the last part.
         writer.parts_bytes[volume_id] = max(part_bytes, writer.parts_bytes.get(volume_id, 0))
@@ -227,29 +226,32 @@ class VolumeMonitor:
 
 
 def _divided(
-    left_bytes: int | None, mounts: dict[_Writer, list[str]], uses: dict[_Writer, dict[str, VolumeUse]]
-) -> dict[_Writer, dict[str, VolumeRoom]]:
-    """Divide what a measurement says is left, without what it may have missed, among the mounts of a volume."""
+    left_bytes: int | None, mounts: dict[_Writer, int], missed: list[VolumeUse]
+) -> dict[_Writer, VolumeRoom]:
+    """Divide what is left of a quota among all mounts of a volume.
+
+    Args:
+        left_bytes: What the measurement says is left. None is no quota.
+        mounts: How many mounts each writer has.
+        missed: What the measurement may have missed.
+    """
     if left_bytes is None:
-        endless = VolumeRoom(_ENDLESS_BYTES, _ENDLESS_BYTES)
-        return {each: dict.fromkeys(paths, endless) for each, paths in mounts.items()}
-    missed = [use for each in uses.values() for use in each.values()]
+        return dict.fromkeys(mounts, VolumeRoom(_ENDLESS_BYTES, _ENDLESS_BYTES))
     left_bytes -= sum(use.added_bytes + use.held_bytes for use in missed)
     moved = any(use.moved for use in missed)
     if moved:
-        # The measurement may have missed any file. All keep what they have: that was within the quota.
+        # The measurement may have missed any file. What the writers had together was within the quota.
         left_bytes = min(left_bytes, sum(use.size_bytes for use in missed))
     sure = not moved and not any(use.added_bytes for use in missed)
-    now_s, counts = time.monotonic(), {each: len(paths) for each, paths in mounts.items()}
-    asking = [each for each in counts if now_s - each.asked_s < _ACTIVE_S] or list(counts)
-    others = sum(counts.values()) - sum(counts[each] for each in asking)
+    now_s = time.monotonic()
+    asking = [each for each in mounts if now_s - each.asked_s < _ACTIVE_S] or list(mounts)
+    others = sum(mounts.values()) - sum(mounts[each] for each in asking)
     spare_bytes = min(_SPARE_BYTES, max(0, left_bytes) // (8 * max(1, others)))
-    part_bytes = (left_bytes - others * spare_bytes) // max(1, sum(counts[each] for each in asking))
-    rooms = dict[_Writer, dict[str, VolumeRoom]]()
-    for each, paths in mounts.items():
-        own_bytes = part_bytes if each in asking else min(left_bytes, spare_bytes)
-        rooms[each] = dict.fromkeys(paths, VolumeRoom(own_bytes, left_bytes, sure))
-    return rooms
+    part_bytes = (left_bytes - others * spare_bytes) // max(1, sum(mounts[each] for each in asking))
+    return {
+        each: VolumeRoom(part_bytes if each in asking else min(left_bytes, spare_bytes), left_bytes, sure)
+        for each in mounts
+    }
 
 
 def _is_over(running: RunningMachine) -> bool:
