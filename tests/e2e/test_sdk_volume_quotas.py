@@ -12,7 +12,7 @@ import pytest
 from tests import homes
 from tests.waiting import until
 
-from atoll import QuotaError, Sandbox, VolumeMount, Volumes
+from atoll import Process, QuotaError, Sandbox, VolumeMount, Volumes
 from atoll.host import Home
 
 MIB = 1 << 20
@@ -70,6 +70,13 @@ def accepts(sandbox: Sandbox, name: str, mib: int) -> bool:
     return not write(sandbox, name, mib)
 
 
+def holds(sandbox: Sandbox, path: str) -> Process:
+    """Have a program open a file and keep it open."""
+    process = sandbox.start(f"exec 9<{path}; touch /tmp/has; sleep 1000")
+    until(lambda: sandbox.files.exists("/tmp/has"))
+    return process
+
+
 def refuses(add: Callable[[], object]) -> bool:
     """Whether a client is refused. It waits for a measurement, but not for long: then what was known before counts."""
     try:
@@ -107,6 +114,22 @@ def test_a_file_without_a_name_takes_room_as_long_as_it_is_open(volume: Path) ->
         )
         assert held.stderr.count(FULL) == 1
         until(lambda: accepts(sandbox, "then", 4))
+
+
+def test_a_removed_file_that_several_have_open_takes_its_room_once(volume: Path) -> None:
+    with Sandbox.create(volumes={"/data": "data"}, network="none") as one:
+        assert write(one, "held", 2) == ""
+        with one.fork()[0] as two, one.fork()[0] as three:
+            holding = [holds(each, "/data/held") for each in (one, two, three)]
+            one.run("rm /data/held").check()
+            # Of 8 MiB they have 6, not 2.
+            until(lambda: accepts(two, "more", 5))
+            assert FULL in write(three, "most", 2)
+            one.run("rm /data/most").check()
+            for process in holding:
+                process.kill()
+            until(lambda: accepts(three, "then", 2))
+            assert used_bytes(volume) <= 8 * MIB
 
 
 def test_another_quota_counts_at_once_and_one_below_what_is_there_removes_nothing(volume: Path) -> None:

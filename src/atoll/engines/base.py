@@ -7,6 +7,7 @@ This is the core, which every engine has. What some can do besides is in ``capab
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -103,15 +104,18 @@ class VolumeUse(msgspec.Struct, frozen=True):
 
     Attributes:
         added_bytes: What the guest has added since the mark, and what it moved.
-        held_bytes: What its open files take that have no name any more.
+        nameless: What its open files take that have no name any more, in bytes, by device and inode: others may have
+            them open too.
+        held_bytes: What more of such files take than ``nameless`` has.
         moved: Whether a directory got another name since the mark: any file may have been missed.
-        size_bytes: What the guest may still add, as it was last told.
+        size_bytes: What the guest may still add, as it was last told. It is below 0 if it has added more.
     """
 
-    added_bytes: int
-    held_bytes: int
-    moved: bool
-    size_bytes: int
+    added_bytes: int = 0
+    nameless: Mapping[tuple[int, int], int] = {}
+    held_bytes: int = 0
+    moved: bool = False
+    size_bytes: int = 0
 
 
 class PrestartPlan(msgspec.Struct, frozen=True, kw_only=True):

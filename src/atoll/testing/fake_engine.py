@@ -254,7 +254,9 @@ class _VolumeRooms(FakeCoreMachine):
     async def use_of_volumes(self, targets: Sequence[str]) -> dict[str, VolumeUse]:
         """See ``VolumeRooms.use_of_volumes``."""
         await self.used("use_of_volumes")
-        return {path: use for path, use in self.volume_uses.items() if path in targets}
+        uses = {path: VolumeUse(size_bytes=room.size_bytes) for path, room in (self.rooms or {}).items()}
+        uses.update(self.volume_uses)
+        return {path: use for path, use in uses.items() if path in targets}
 
     async def limit_volumes(self, rooms: Mapping[str, VolumeRoom], event_fd: int | None = None) -> bool:
         """See ``VolumeRooms.limit_volumes``."""

@@ -17,13 +17,25 @@ from atoll.types import Limits, converted
 _Bytes = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
 
 
+class _NamelessFile(msgspec.Struct, rename="pascal"):
+    device: int
+    inode: int
+    bytes: _Bytes
+
+
 class _RoomUse(msgspec.Struct, rename="pascal"):
     """What the sentry says of a mount."""
 
     added: _Bytes
     held: _Bytes
     moved: bool
-    bytes: _Bytes
+    bytes: Annotated[int, msgspec.Meta(ge=-(1 << 60), le=1 << 60)]
+    nameless: Annotated[list[_NamelessFile], msgspec.Meta(max_length=1024)] | None = None
+
+    def use(self) -> VolumeUse:
+        """Return it in the words of the engine contract."""
+        nameless = {(file.device, file.inode): file.bytes for file in self.nameless or ()}
+        return VolumeUse(self.added, nameless, self.held, self.moved, self.bytes)
 
 
 def guest_limits(
@@ -97,12 +109,12 @@ async def use_of_volumes(control: ControlSocket, targets: Sequence[str]) -> dict
     Raises:
         EngineError: The sentry does not answer, or not with that.
     """
-    told = await control.call("containerManager.UseVolumes", list(targets))
+    answer = await control.call("containerManager.UseVolumes", list(targets))
     try:
-        uses = converted(told, dict[str, _RoomUse])
+        uses = converted(answer, dict[str, _RoomUse])
     except msgspec.ValidationError as error:
-        raise EngineError(f"the sentry's use of volumes is {told!r}: {error}") from error
-    return {path: VolumeUse(use.added, use.held, use.moved, use.bytes) for path, use in uses.items()}
+        raise EngineError(f"the sentry's use of volumes is {answer!r}: {error}") from error
+    return {path: told.use() for path, told in uses.items()}
 
 
 async def limit_volumes(

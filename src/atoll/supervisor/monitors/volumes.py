@@ -30,6 +30,8 @@ _AGAIN_S = 5.0
 _HANGS_S = 5.0
 # Who has asked for room within this time gets a part of it; others ask when they need some.
 _ACTIVE_S = 10.0
+# A new writer waits so long for a measurement that cannot have missed anything. Its writes wait too.
+_UNTOLD_S = 10.0
 # What others get of each mount, so that their small writes need not wait.
 _SPARE_BYTES = 64 << 10
 _ENDLESS_BYTES = 1 << 60
@@ -44,8 +46,9 @@ class _Writer:
     machine: VolumeRooms
     event_fd: int
     targets: dict[str, list[str]]
-    is_told: bool = False
-    asked_s: float = field(default_factory=lambda: time.monotonic())  # noqa: PLW0108 - tests replace it
+    since_s: float
+    asked_s: float
+    has_event: bool = False
     parts_bytes: dict[str, int] = field(default_factory=dict)
 
 
@@ -55,6 +58,47 @@ class _Watched:
 
     writers: list[_Writer] = field(default_factory=list)
     wanted: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(frozen=True, eq=False)
+class _Measured:
+    """What a measurement of a volume with a quota found.
+
+    Attributes:
+        left_bytes: What it says is left.
+        uses: What the writers say that it may have missed.
+        silent: Writers that have not said it.
+        kept_bytes: What silent writers may still add.
+    """
+
+    left_bytes: int
+    uses: dict[_Writer, list[VolumeUse]]
+    silent: list[_Writer]
+    kept_bytes: int
+
+    @property
+    def missed(self) -> list[VolumeUse]:
+        """What the writers say, of each mount."""
+        return [use for uses in self.uses.values() for use in uses]
+
+    @property
+    def may_lack_any(self) -> bool:
+        """Whether it may have missed any file: a directory got another name, or a writer does not say."""
+        return bool(self.silent) or any(use.moved for use in self.missed)
+
+    def room_bytes(self) -> int:
+        """What all writers that are not silent may add together. It is below 0 if there is too much."""
+        nameless: dict[tuple[int, int], int] = {}
+        for use in self.missed:
+            for file, size_bytes in use.nameless.items():
+                # Several may have it open.
+                nameless[file] = max(size_bytes, nameless.get(file, 0))
+        room_bytes = self.left_bytes - self.kept_bytes - sum(nameless.values())
+        room_bytes -= sum(use.added_bytes + use.held_bytes for use in self.missed)
+        if self.may_lack_any:
+            # What the writers had together was within the quota.
+            room_bytes = min(room_bytes, sum(_had_bytes(uses) for uses in self.uses.values()))
+        return room_bytes
 
 
 class VolumeMonitor:
@@ -104,7 +148,8 @@ class VolumeMonitor:
     ) -> None:
         loop = asyncio.get_running_loop()
         event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        writer = _Writer(running, machine, event_fd, targets)
+        now_s = time.monotonic()
+        writer = _Writer(running, machine, event_fd, targets, since_s=now_s, asked_s=now_s)
         loop.add_reader(event_fd, self._asked, writer)
         for volume_id in targets:
             if volume_id not in self._watched:
@@ -142,7 +187,7 @@ class VolumeMonitor:
                 if not watched.writers:
                     return
                 try:
-                    pause_s = await self._renew(volume_id, list(watched.writers))
+                    pause_s = await self._renew(volume_id, watched.writers)
                 except Exception:  # without this watch, guests would be told nothing any more
                     _log.exception("the volume %s will be measured again soon", volume_id)
                     watched.wanted.set()
@@ -153,32 +198,43 @@ class VolumeMonitor:
 
     async def _renew(self, volume_id: str, writers: list[_Writer]) -> float:
         """Measure a volume and tell all who may write to it. Returns how long not to do so again, in seconds."""
-        marked = await self._reached(writers, lambda each: each.machine.mark_volumes(each.targets[volume_id]))
+        first = list(writers)
+        marked = await self._reached(first, lambda each: each.machine.mark_volumes(each.targets[volume_id]))
         try:
             left_bytes, took_s = await asyncio.to_thread(self._left_bytes, volume_id)
         except OSError as error:
             _log.warning("the volume %s cannot be measured now: %s", volume_id, error)
             self.look(volume_id)
             return _AGAIN_S
-        missed = list[VolumeUse]()
-
-        async def count(writer: _Writer) -> None:
-            missed.extend((await writer.machine.use_of_volumes(writer.targets[volume_id])).values())
-
-        counted = marked if left_bytes is None else await self._reached(marked, count)
-        # A writer that cannot be told still has its last part.
-        kept_bytes = sum(
-            each.parts_bytes.get(volume_id, 0)
-            for each in writers
-            if each not in counted and not _is_over(each.running)
-        )
-        mounts = {each: len(each.targets[volume_id]) for each in counted}
-        rooms = _divided(None if left_bytes is None else left_bytes - kept_bytes, mounts, missed)
-        told = await self._reached(counted, lambda each: self._tell(each, volume_id, rooms[each]))
-        if any(each not in told and not _is_over(each.running) for each in writers):
+        if left_bytes is None:
+            rooms = dict.fromkeys(marked, VolumeRoom(_ENDLESS_BYTES, _ENDLESS_BYTES))
+            silent = [each for each in first if each not in marked]
+        else:
+            # Those that came meanwhile may have moved what was not measured yet.
+            came = [each for each in writers if each not in first]
+            measured = await self._measured(volume_id, left_bytes, marked + came, first + came)
+            rooms, silent = _divided(volume_id, measured), measured.silent
+            if len(rooms) < len(measured.uses) or any(map(_was_endless, measured.missed)):
+                self.look(volume_id)
+        told = await self._reached(list(rooms), lambda each: self._tell(each, volume_id, rooms[each]))
+        if any(each not in told and not _is_over(each.running) for each in (*silent, *rooms)):
             self.look(volume_id)
             return _AGAIN_S
         return max(_LEAST_S, took_s / _SHARE)
+
+    async def _measured(
+        self, volume_id: str, left_bytes: int, asked: list[_Writer], writers: list[_Writer]
+    ) -> _Measured:
+        """Ask writers what a measurement may have missed."""
+        uses = dict[_Writer, list[VolumeUse]]()
+
+        async def ask(writer: _Writer) -> None:
+            uses[writer] = list((await writer.machine.use_of_volumes(writer.targets[volume_id])).values())
+
+        await self._reached(asked, ask)
+        silent = [each for each in writers if each not in uses]
+        kept = (each.parts_bytes.get(volume_id, 0) for each in silent if not each.running.gone.is_set())
+        return _Measured(left_bytes, uses, silent, sum(kept))
 
     async def _reached(
         self, writers: list[_Writer], tell: Callable[[_Writer], Awaitable[None]]
@@ -203,11 +259,11 @@ class VolumeMonitor:
         targets = writer.targets[volume_id]
         rooms = dict.fromkeys(targets, room)
         part_bytes = max(0, room.size_bytes) * len(targets)
-        given = None if writer.is_told else writer.event_fd
+        given = None if writer.has_event else writer.event_fd
         # Until it has answered, it may still have the last part.
         writer.parts_bytes[volume_id] = max(part_bytes, writer.parts_bytes.get(volume_id, 0))
         if await writer.machine.limit_volumes(rooms, given):
-            writer.is_told = True
+            writer.has_event = True
             writer.parts_bytes[volume_id] = part_bytes
         else:
             self._forget(writer)  # its engine is too old
@@ -225,33 +281,36 @@ class VolumeMonitor:
         return (quota_mib << 20) - used_bytes, time.thread_time() - began_s
 
 
-def _divided(
-    left_bytes: int | None, mounts: dict[_Writer, int], missed: list[VolumeUse]
-) -> dict[_Writer, VolumeRoom]:
+def _divided(volume_id: str, measured: _Measured) -> dict[_Writer, VolumeRoom]:
     """Divide what is left of a quota among all mounts of a volume.
 
-    Args:
-        left_bytes: What the measurement says is left. None is no quota.
-        mounts: How many mounts each writer has.
-        missed: What the measurement may have missed.
+    Writers that are told later are left out.
     """
-    if left_bytes is None:
-        return dict.fromkeys(mounts, VolumeRoom(_ENDLESS_BYTES, _ENDLESS_BYTES))
-    left_bytes -= sum(use.added_bytes + use.held_bytes for use in missed)
-    moved = any(use.moved for use in missed)
-    if moved:
-        # The measurement may have missed any file. What the writers had together was within the quota.
-        left_bytes = min(left_bytes, sum(use.size_bytes for use in missed))
-    sure = not moved and not any(use.added_bytes for use in missed)
-    now_s = time.monotonic()
+    now_s, room_bytes = time.monotonic(), measured.room_bytes()
+    mounts = dict[_Writer, int]()
+    for each, uses in measured.uses.items():
+        if measured.may_lack_any and volume_id not in each.parts_bytes and now_s - each.since_s < _UNTOLD_S:
+            room_bytes -= _had_bytes(uses)
+        else:
+            mounts[each] = len(each.targets[volume_id])
+    sure = not measured.may_lack_any and not any(use.added_bytes for use in measured.missed)
     asking = [each for each in mounts if now_s - each.asked_s < _ACTIVE_S] or list(mounts)
     others = sum(mounts.values()) - sum(mounts[each] for each in asking)
-    spare_bytes = min(_SPARE_BYTES, max(0, left_bytes) // (8 * max(1, others)))
-    part_bytes = (left_bytes - others * spare_bytes) // max(1, sum(mounts[each] for each in asking))
+    spare_bytes = min(_SPARE_BYTES, max(0, room_bytes) // (8 * max(1, others)))
+    part_bytes = (room_bytes - others * spare_bytes) // max(1, sum(mounts[each] for each in asking))
     return {
-        each: VolumeRoom(part_bytes if each in asking else min(left_bytes, spare_bytes), left_bytes, sure)
+        each: VolumeRoom(part_bytes if each in asking else min(room_bytes, spare_bytes), room_bytes, sure)
         for each in mounts
     }
+
+
+def _had_bytes(uses: list[VolumeUse]) -> int:
+    """What a writer could still add. One that was not limited had no part."""
+    return sum(use.size_bytes for use in uses if not _was_endless(use))
+
+
+def _was_endless(use: VolumeUse) -> bool:
+    return use.size_bytes >= _ENDLESS_BYTES // 2
 
 
 def _is_over(running: RunningMachine) -> bool:

@@ -45,6 +45,8 @@ type diskBudget struct {
 	sinceFiles int64
 	// growing is what is taken for files whose growth a measuring may not see yet.
 	growing int64
+	// moving are the renames and new names under way.
+	moves moves
 	// dirsMoved is set when a directory got another name since the disk was marked.
 	dirsMoved bool
 	asked     bool
@@ -118,8 +120,8 @@ func (b *diskBudget) resume(used []int64) {
 func (b *diskBudget) Mark() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.sinceBytes, b.sinceFiles = b.growing, 0
-	b.dirsMoved = false
+	b.sinceBytes, b.sinceFiles = bounded(b.growing+b.moves.bytes), b.moves.files
+	b.dirsMoved = b.moves.dirs > 0
 	b.asked = false
 	b.awaited = b.freed.Swap(false) || b.awaited
 }
@@ -369,20 +371,49 @@ func (b *diskBudget) free() {
 	}
 }
 
-// moved notes that d gets another name, or one more. Both before that and after it: a measuring may begin in between.
-func (b *diskBudget) moved(d *dentry) {
-	if !d.inode.fs.isBudgeted() {
-		Rooms.moved(d)
-		return
+// moves are renames and new names under way: a measuring that begins meanwhile may see a file under none of its names.
+type moves struct {
+	dirs  int64
+	files int64
+	bytes int64
+}
+
+// moveOf is that of d: what may be missed with it, or that it is a directory.
+func moveOf(d *dentry) moves {
+	if d.isDir() {
+		return moves{dirs: 1}
 	}
+	return moves{files: 1, bytes: takenBy(d)}
+}
+
+func (m *moves) add(other moves) {
+	m.dirs, m.files, m.bytes = m.dirs+other.dirs, m.files+other.files, m.bytes+other.bytes
+}
+
+func (m *moves) remove(other moves) {
+	m.dirs, m.files, m.bytes = m.dirs-other.dirs, m.files-other.files, m.bytes-other.bytes
+}
+
+// hasMoved is for what need not be noted.
+func hasMoved() {}
+
+// moving notes that d gets another name, or one more, until done is called.
+func (b *diskBudget) moving(d *dentry) (done func()) {
+	if !d.inode.fs.isBudgeted() {
+		return Rooms.moving(d)
+	}
+	move := moveOf(d)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if d.isDir() {
-		b.dirsMoved = true
-		return
+	b.moves.add(move)
+	b.dirsMoved = b.dirsMoved || move.dirs > 0
+	b.sinceFiles += move.files
+	b.sinceBytes = bounded(b.sinceBytes + move.bytes)
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.moves.remove(move)
 	}
-	b.sinceFiles++
-	b.sinceBytes = min(b.sinceBytes+takenBy(d), budgetMostPages*hostarch.PageSize)
 }
 
 // takenBy is what one name takes with its file, in bytes.
@@ -440,36 +471,47 @@ func (b *diskBudget) deleted() (bytes, files int64) {
 	filesystems := b.filesystems
 	b.mu.Unlock()
 	for _, fs := range filesystems {
-		moreBytes, moreFiles := fs.nameless((*dentry).isDeleted)
-		bytes += moreBytes
-		files += moreFiles
+		found := fs.nameless((*dentry).isDeleted)
+		files += int64(len(found))
+		for _, file := range found {
+			bytes = bounded(bytes + file.Bytes)
+		}
 	}
 	return bytes, files
 }
 
-// nameless is what those files take that are open and have no name any more. Only what may be one is asked.
-func (fs *filesystem) nameless(mayBe func(d *dentry) bool) (bytes, files int64) {
+// nameless are those files that are open and have no name any more, each once. Only what may be one is asked.
+func (fs *filesystem) nameless(mayBe func(d *dentry) bool) (found []NamelessFile) {
 	fs.syncMu.Lock()
 	defer fs.syncMu.Unlock()
+	seen := make(map[*inode]bool)
 	for elem := fs.syncableDentries.Front(); elem != nil; elem = elem.Next() {
-		if d := elem.d; mayBe(d) && d.inode.isRegularFile() {
-			if size, ok := d.inode.nameless(); ok {
-				bytes += min(growth(0, size), budgetMostPages) * hostarch.PageSize
-				files++
-			}
+		d := elem.d
+		if seen[d.inode] || !mayBe(d) || !d.inode.isRegularFile() {
+			continue
+		}
+		if file, ok := d.inode.nameless(); ok {
+			seen[d.inode] = true
+			found = append(found, file)
 		}
 	}
-	return bytes, files
+	return found
 }
 
-// nameless returns the size of a file that has no name any more. It asks the host where it can: a name that was not looked up
-// for long goes without the inode's notice, and others may have changed the size.
-func (i *inode) nameless() (size uint64, ok bool) {
-	if di, ok := i.impl.(*directfsInode); ok && di.controlFD >= 0 {
-		var stat unix.Stat_t
-		if err := unix.Fstat(di.controlFD, &stat); err == nil {
-			return max(uint64(stat.Size), i.size.Load()), stat.Nlink == 0
-		}
+// nameless returns what a file that has no name any more takes. It asks the host: a name that was not looked up for long goes
+// without the inode's notice, and others may have changed the size. What is stale takes nothing.
+func (i *inode) nameless() (file NamelessFile, ok bool) {
+	taken := func(size uint64) int64 {
+		return min(growth(0, size), budgetMostPages) * hostarch.PageSize
 	}
-	return i.size.Load(), i.nlink.Load() == 0
+	di, ok := i.impl.(*directfsInode)
+	if !ok {
+		device := unix.Mkdev(i.inoKey.devMajor, i.inoKey.devMinor)
+		return NamelessFile{device, i.inoKey.ino, taken(i.size.Load())}, i.nlink.Load() == 0
+	}
+	var stat unix.Stat_t
+	if di.controlFD < 0 || unix.Fstat(di.controlFD, &stat) != nil {
+		return NamelessFile{}, false
+	}
+	return NamelessFile{uint64(stat.Dev), stat.Ino, taken(max(uint64(stat.Size), i.size.Load()))}, stat.Nlink == 0
 }

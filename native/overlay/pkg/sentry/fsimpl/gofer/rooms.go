@@ -1,6 +1,8 @@
 package gofer
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -17,6 +19,8 @@ const (
 	untoldPatience = time.Minute
 	// roomFresh is how long a mount that is full is taken for full: others may give room up, and nobody tells of it.
 	roomFresh = time.Second
+	// namelessMost is how many files without a name are told one by one, the largest first.
+	namelessMost = 1024
 )
 
 // Rooms is what may be added to mounts that others change too; see native/patches/volume-rooms.
@@ -30,8 +34,11 @@ type volumeRooms struct {
 	mu sync.Mutex
 	// rooms are by the path of the mount. What has none is not limited.
 	rooms map[string]*room
-	// resolved are the paths at which mounts are, by those of the specification, where these lead through symbolic links.
-	resolved    map[string]string
+	// resolved are the paths at which mounts are, by those of the specification, where these lead through symbolic links. Those
+	// on which another one is mounted are at no path.
+	resolved map[string]string
+	// specified are the paths of the specification, by those at which mounts are.
+	specified   map[string]string
 	filesystems []*filesystem
 	event       *fd.FD
 	asked       bool
@@ -46,16 +53,25 @@ type Room struct {
 	Sure  bool
 }
 
-// RoomUse is what a measuring of a mount may not have seen.
+// RoomUse is what a measuring of a mount may not have seen. All numbers are bytes, and at most budgetEndless.
 type RoomUse struct {
-	// Added is what this guest has added since the mark, in bytes.
+	// Added is what this guest has added or moved since the mark.
 	Added int64
-	// Held is what its open files take that have no name any more, in bytes.
+	// Nameless are its open files that have no name any more. Other guests may have them open, too.
+	Nameless []NamelessFile
+	// Held is what more of such files take than Nameless has.
 	Held int64
 	// Moved is set when a directory got another name since the mark: any file may have been missed.
 	Moved bool
-	// Bytes is what this guest may still add, as it was last told.
+	// Bytes is what this guest may still add, as it was last told, or below 0 what it has added beyond that.
 	Bytes int64
+}
+
+// NamelessFile is a file without a name, by its numbers on the host.
+type NamelessFile struct {
+	Device uint64
+	Inode  uint64
+	Bytes  int64
 }
 
 type room struct {
@@ -69,6 +85,8 @@ type room struct {
 	sinceBytes int64
 	// growing is what is taken for files whose growth a measuring may not see yet.
 	growing int64
+	// moving are the renames and new names under way.
+	moves moves
 	// dirsMoved is set when a directory got another name since the mount was marked.
 	dirsMoved bool
 
@@ -87,16 +105,17 @@ func (r *volumeRooms) Limit(paths []string) {
 	r.limited.Store(true)
 }
 
-// Resolve says that the mount which the specification has at one path is at another one.
+// Resolve says where the next mount of the specification is: it may be at another path, and on top of an earlier one.
 func (r *volumeRooms) Resolve(specified, resolved string) {
-	if specified == resolved {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.resolved == nil {
-		r.resolved = make(map[string]string)
+		r.resolved, r.specified = make(map[string]string), make(map[string]string)
 	}
+	if below, ok := r.specified[resolved]; ok {
+		r.resolved[below] = ""
+	}
+	r.specified[resolved] = specified
 	r.resolved[specified] = resolved
 }
 
@@ -121,28 +140,34 @@ func (r *volumeRooms) room(path string) *room {
 	return one
 }
 
-// Mark begins a measuring of mounts: what is added from now on counts beside its outcome.
+// Mark begins a measuring of mounts: what is added from now on counts beside its outcome. It counts even where nothing was
+// limited before.
 func (r *volumeRooms) Mark(paths []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked = false
+	r.limited.Store(true)
 	for _, path := range paths {
-		if one := r.rooms[r.at(path)]; one != nil {
-			one.sinceBytes, one.dirsMoved = one.growing, false
-			one.markedAt, one.freedBefore = time.Now(), r.freed.Load()
+		one := r.rooms[r.at(path)]
+		if one == nil {
+			one = r.room(r.at(path))
+			one.told, one.bytes, one.leftBytes = true, budgetEndless, budgetEndless
 		}
+		one.sinceBytes, one.dirsMoved = bounded(one.growing+one.moves.bytes), one.moves.dirs > 0
+		one.markedAt, one.freedBefore = time.Now(), r.freed.Load()
 	}
 }
 
 // Use ends a measuring: it returns what is to be counted beside its outcome. What is added from now on is not in that.
 func (r *volumeRooms) Use(paths []string) map[string]RoomUse {
-	held := r.held()
+	nameless := r.nameless()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	uses := make(map[string]RoomUse)
 	for _, path := range paths {
 		if one := r.rooms[r.at(path)]; one != nil {
-			uses[path] = RoomUse{one.sinceBytes, held[r.at(path)], one.dirsMoved, max(one.bytes, 0)}
+			files, held := largest(nameless[r.at(path)])
+			uses[path] = RoomUse{one.sinceBytes, files, held, one.dirsMoved, bounded(one.bytes)}
 			one.sinceBytes = 0
 		}
 	}
@@ -160,11 +185,9 @@ func (r *volumeRooms) Set(rooms map[string]Room, event *fd.FD) {
 		one.sure = told.Sure && one.sinceBytes == 0
 		one.bytes = told.Bytes - one.sinceBytes
 		one.leftBytes = told.Left - one.sinceBytes
-		if told.Bytes < budgetEndless {
-			r.limited.Store(true)
-		}
 		one.lowBytes = one.bytes / 2
 	}
+	r.limited.Store(slices.ContainsFunc(slices.Collect(maps.Values(r.rooms)), (*room).isLimited))
 	if event != nil {
 		if r.event != nil {
 			r.event.Close()
@@ -175,6 +198,15 @@ func (r *volumeRooms) Set(rooms map[string]Room, event *fd.FD) {
 		close(r.renewed)
 		r.renewed = nil
 	}
+}
+
+func (one *room) isLimited() bool {
+	return !one.told || one.bytes < budgetEndless/2
+}
+
+// bounded is that number of bytes, or one that counts as endless.
+func bounded(bytes int64) int64 {
+	return min(max(bytes, -budgetEndless), budgetEndless)
 }
 
 // take uses some of a mount's room: all that is asked for, or it returns ENOSPC.
@@ -228,7 +260,7 @@ func (r *volumeRooms) tryTake(path string, bytes int64) (one *room, renewed chan
 	if bytes <= one.bytes {
 		one.bytes -= bytes
 		one.leftBytes -= bytes
-		one.sinceBytes += bytes
+		one.sinceBytes = bounded(one.sinceBytes + bytes)
 		one.growing += bytes
 		if one.bytes < one.lowBytes {
 			r.ask()
@@ -249,22 +281,26 @@ func (r *volumeRooms) tryTake(path string, bytes int64) (one *room, renewed chan
 	return one, r.renewed, budgetPatience, nil
 }
 
-// moved notes that d gets another name, or one more.
-func (r *volumeRooms) moved(d *dentry) {
+// moving notes that d gets another name, or one more, until done is called.
+func (r *volumeRooms) moving(d *dentry) (done func()) {
 	if !r.limited.Load() {
-		return
+		return hasMoved
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	one := r.rooms[d.inode.fs.iopts.UniqueID.Path]
 	if one == nil {
-		return
+		return hasMoved
 	}
-	if d.isDir() {
-		one.dirsMoved = true
-		return
+	move := moveOf(d)
+	one.moves.add(move)
+	one.dirsMoved = one.dirsMoved || move.dirs > 0
+	one.sinceBytes = bounded(one.sinceBytes + move.bytes)
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		one.moves.remove(move)
 	}
-	one.sinceBytes = min(one.sinceBytes+takenBy(d), budgetMostPages*hostarch.PageSize)
 }
 
 func (r *volumeRooms) ask() {
@@ -282,18 +318,32 @@ func (r *volumeRooms) add(fs *filesystem) {
 	}
 }
 
-// held is what files take that are open and have no name any more, by the path of the mount.
-func (r *volumeRooms) held() map[string]int64 {
+// nameless are the files that are open and have no name any more, by the path of the mount.
+func (r *volumeRooms) nameless() map[string][]NamelessFile {
 	r.mu.Lock()
 	filesystems := r.filesystems
 	r.mu.Unlock()
-	held := make(map[string]int64)
+	found := make(map[string][]NamelessFile)
 	for _, fs := range filesystems {
 		// Another may have removed the name. What is only cached is of no use to this guest: it need not wait for it to go.
-		bytes, _ := fs.nameless(func(d *dentry) bool { return d.refs.Load() > 0 })
-		held[fs.iopts.UniqueID.Path] += bytes
+		path := fs.iopts.UniqueID.Path
+		found[path] = append(found[path], fs.nameless(func(d *dentry) bool { return d.refs.Load() > 0 })...)
 	}
-	return held
+	return found
+}
+
+// largest returns the largest files, each once, and what the others take in bytes.
+func largest(files []NamelessFile) (most []NamelessFile, restBytes int64) {
+	slices.SortFunc(files, func(one, other NamelessFile) int {
+		return cmp.Or(
+			cmp.Compare(other.Bytes, one.Bytes), cmp.Compare(one.Device, other.Device), cmp.Compare(one.Inode, other.Inode))
+	})
+	files = slices.Compact(files)
+	most = files[:min(len(files), namelessMost)]
+	for _, file := range files[len(most):] {
+		restBytes = bounded(restBytes + file.Bytes)
+	}
+	return most, restBytes
 }
 
 // refreshShared asks the host how large a file is that others change too, before its growth is counted.

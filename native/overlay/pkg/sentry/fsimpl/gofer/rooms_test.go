@@ -1,6 +1,7 @@
 package gofer
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ func wantNoRoom(t *testing.T, r *volumeRooms, path string, pages int64) {
 // tell gives all that is left to this guest, after a measuring that found so many pages free.
 func tell(r *volumeRooms, path string, pages int64) {
 	use := r.Use([]string{path})[path]
-	left := pages*page - use.Added - use.Held
+	left := pages*page - use.Added
 	r.Set(map[string]Room{path: {left, left, use.Added == 0}}, nil)
 }
 
@@ -134,8 +135,8 @@ func TestWhatIsAddedAfterAMeasuringIsTakenOffWhatIsTold(t *testing.T) {
 	r.Mark([]string{"/data"})
 	wantRoom(t, r, "/data", 2)
 	use := r.Use([]string{"/data"})["/data"]
-	if want := (RoomUse{Added: 2 * page, Bytes: 8 * page}); use != want {
-		t.Errorf("%+v, want %+v", use, want)
+	if use.Added != 2*page || use.Bytes != 8*page {
+		t.Errorf("%+v, want that 2 pages were added and 8 are left", use)
 	}
 	wantRoom(t, r, "/data", 3)
 	r.Set(map[string]Room{"/data": {8 * page, 8 * page, true}}, nil)
@@ -144,27 +145,103 @@ func TestWhatIsAddedAfterAMeasuringIsTakenOffWhatIsTold(t *testing.T) {
 	}
 }
 
+func TestWhatWasAddedBeyondWhatIsToldIsOwed(t *testing.T) {
+	r := &volumeRooms{}
+	tell(r, "/data", 10)
+	r.Mark([]string{"/data"})
+	r.Use([]string{"/data"})
+	wantRoom(t, r, "/data", 3)
+	r.Set(map[string]Room{"/data": {page, page, true}}, nil)
+	if use := r.Use([]string{"/data"})["/data"]; use.Bytes != -2*page {
+		t.Errorf("%+v, want that two pages are owed", use)
+	}
+}
+
+func TestAMountWithoutALimitIsCountedWhileItIsMeasured(t *testing.T) {
+	r := &volumeRooms{}
+	wantRoom(t, r, "/data", 1)
+	r.Mark([]string{"/data"})
+	wantRoom(t, r, "/data", 1<<30)
+	if use := r.Use([]string{"/data"})["/data"]; use.Added != page<<30 {
+		t.Errorf("%d bytes were added, want %d", use.Added, int64(page<<30))
+	}
+	r.Set(map[string]Room{"/data": {budgetEndless, budgetEndless, true}}, nil)
+	if r.limited.Load() {
+		t.Error("it is limited, though there is room without an end")
+	}
+	r.Mark([]string{"/data"})
+	tell(r, "/data", 2)
+	wantRoom(t, r, "/data", 2)
+	wantNoRoom(t, r, "/data", 1)
+}
+
+func namedAt(path string, mode uint32, size uint64) *dentry {
+	fs := &filesystem{opts: filesystemOptions{interop: InteropModeShared}}
+	fs.iopts.UniqueID.Path = path
+	return &dentry{inode: &inode{fs: fs, mode: atomicbitops.FromUint32(mode), size: atomicbitops.FromUint64(size)}}
+}
+
 func TestWhatMovesWhileItIsMeasuredIsSaid(t *testing.T) {
 	Rooms = volumeRooms{}
 	defer func() { Rooms = volumeRooms{} }()
+	paths := []string{"/data"}
 	tell(&Rooms, "/data", 10)
-	Rooms.Mark([]string{"/data"})
-	fs := &filesystem{opts: filesystemOptions{interop: InteropModeShared}}
-	fs.iopts.UniqueID.Path = "/data"
-	named := func(mode uint32, size uint64) *dentry {
-		return &dentry{inode: &inode{fs: fs, mode: atomicbitops.FromUint32(mode), size: atomicbitops.FromUint64(size)}}
-	}
-	Budget.moved(named(linux.S_IFREG, 3*page))
-	if use := Rooms.Use([]string{"/data"})["/data"]; use.Added != 4*page || use.Moved {
+	Rooms.Mark(paths)
+	file := Budget.moving(namedAt("/data", linux.S_IFREG, 3*page))
+	if use := Rooms.Use(paths)["/data"]; use.Added != 4*page || use.Moved {
 		t.Errorf("%+v, want what the file and its name take", use)
 	}
-	Budget.moved(named(linux.S_IFDIR, 0))
-	if use := Rooms.Use([]string{"/data"})["/data"]; use.Added != 0 || !use.Moved {
+	directory := Budget.moving(namedAt("/data", linux.S_IFDIR, 0))
+	if use := Rooms.Use(paths)["/data"]; use.Added != 0 || !use.Moved {
 		t.Errorf("%+v, want that a directory has moved", use)
 	}
-	Rooms.Mark([]string{"/data"})
-	if use := Rooms.Use([]string{"/data"})["/data"]; use.Moved {
-		t.Error("it moved before the mark")
+	Rooms.Mark(paths)
+	if use := Rooms.Use(paths)["/data"]; use.Added != 4*page || !use.Moved {
+		t.Errorf("%+v, want that a file and a directory are being moved", use)
+	}
+	file()
+	directory()
+	Rooms.Mark(paths)
+	if use := Rooms.Use(paths)["/data"]; use.Added != 0 || use.Moved {
+		t.Errorf("%+v, want nothing: it moved before the mark", use)
+	}
+}
+
+func TestTheDiskKnowsWhatMovesWhileItIsMeasured(t *testing.T) {
+	kept := Budget
+	defer func() { Budget = kept }()
+	Budget = *newBudget(10, 10)
+	one := namedAt("/", linux.S_IFREG, 2*page)
+	one.inode.fs.opts.interop = InteropModeExclusive
+	moved := Budget.moving(one)
+	Budget.Mark()
+	Budget.Set(10*page, 10, nil)
+	wantLeft(t, &Budget, 7, 9)
+	moved()
+	Budget.Mark()
+	Budget.Set(10*page, 10, nil)
+	wantLeft(t, &Budget, 10, 10)
+}
+
+func TestOfManyFilesWithoutANameTheLargestAreToldOnce(t *testing.T) {
+	files := []NamelessFile{{1, 7, page}, {1, 8, 2 * page}, {1, 7, page}, {2, 7, page}}
+	most, rest := largest(slices.Clone(files))
+	if want := []NamelessFile{{1, 8, 2 * page}, {1, 7, page}, {2, 7, page}}; !slices.Equal(most, want) || rest != 0 {
+		t.Errorf("%v and %d bytes, want %v", most, rest, want)
+	}
+	for number := range uint64(namelessMost) {
+		files = append(files, NamelessFile{3, number, 4 * page})
+	}
+	if most, rest = largest(files); len(most) != namelessMost || most[0].Device != 3 || rest != 4*page {
+		t.Errorf("%d files, the first %v, and %d bytes", len(most), most[0], rest)
+	}
+	// As large as files can be, they are no more than what counts as endless.
+	files = nil
+	for number := range uint64(3 * namelessMost) {
+		files = append(files, NamelessFile{3, number, budgetMostPages * page})
+	}
+	if _, rest = largest(files); rest != budgetEndless {
+		t.Errorf("%d bytes, want %d", rest, int64(budgetEndless))
 	}
 }
 
@@ -182,6 +259,17 @@ func TestARoomIsThatOfTheMountWhereverItIs(t *testing.T) {
 		t.Errorf("%d bytes were added, want %d", use.Added, page)
 	}
 	wantNoRoom(t, r, "/other", 2)
+}
+
+func TestAMountOnTopOfAnotherHasTheRoom(t *testing.T) {
+	r := &volumeRooms{}
+	r.Resolve("/real/data", "/real/data")
+	r.Resolve("/link/data", "/real/data")
+	r.Limit([]string{"/real/data", "/link/data"})
+	tell(r, "/link/data", 2)
+	tell(r, "/real/data", 10)
+	wantRoom(t, r, "/real/data", 2)
+	wantNoRoom(t, r, "/real/data", 1)
 }
 
 func TestWhatWasGivenUpIsWaitedFor(t *testing.T) {
