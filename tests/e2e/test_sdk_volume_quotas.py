@@ -97,10 +97,11 @@ def test_a_full_volume_takes_no_write_until_something_goes(volume: Path) -> None
         assert FULL in write(sandbox, "b", 6)
         assert used_bytes(volume) <= 8 * MIB
         until(lambda: refuses(lambda: Volumes.files("data").write("more", "x" * MIB)))
-        # What is there can be read, written over, moved and removed.
+        # What is there can be read, written over, linked, moved and removed.
         sandbox.run("cd /data && mv a d/ && dd if=/dev/urandom of=d/a bs=1M count=6 conv=notrunc").check()
         assert sandbox.run("stat -c %s /data/d/a").stdout == f"{6 * MIB}\n"
         sandbox.run("rm /data/b").check()
+        sandbox.run("ln /data/d/a /data/again && rm /data/again").check()
         until(lambda: accepts(sandbox, "c", 1))
         with Sandbox.create(volumes={"/d": VolumeMount("data", read_only=True)}, network="none") as reader:
             assert reader.run("stat -c %s /d/c").stdout == f"{MIB}\n"
@@ -114,6 +115,17 @@ def test_a_file_without_a_name_takes_room_as_long_as_it_is_open(volume: Path) ->
         )
         assert held.stderr.count(FULL) == 1
         until(lambda: accepts(sandbox, "then", 4))
+
+
+def test_a_file_that_is_open_for_reading_where_nothing_can_be_written_takes_room_too(volume: Path) -> None:
+    mounts = {"/data": "data", "/r": VolumeMount("data", read_only=True)}
+    with Sandbox.create(volumes=mounts, network="none") as sandbox:
+        assert write(sandbox, "held", 6) == ""
+        process = holds(sandbox, "/r/held")
+        sandbox.run("rm /data/held; sleep 0.5").check()
+        assert FULL in write(sandbox, "more", 4)
+        process.kill()
+        until(lambda: accepts(sandbox, "more", 4))
 
 
 def test_a_removed_file_that_several_have_open_takes_its_room_once(volume: Path) -> None:

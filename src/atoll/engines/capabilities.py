@@ -187,7 +187,7 @@ class VolumeRooms(Protocol):
         """Begin a measurement of shared binds: what is added from now on counts on top of its result."""
 
     async def use_of_volumes(self, targets: Sequence[str]) -> dict[str, VolumeUse]:
-        """End a measurement: return what it may have missed of each bind. Binds without a limit are left out."""
+        """End a measurement: return what it may have missed of each bind. One that it does not know is left out."""
 
     async def limit_volumes(self, rooms: Mapping[str, VolumeRoom], event_fd: int | None = None) -> bool:
         """Set what may be added to each bind beyond what was there when ``use_of_volumes`` was called.

@@ -310,6 +310,7 @@ class Steps:
             egress=self.egress,
             plans=self.plans,
             running_machines=running_machines,
+            volume_monitor=self.volume_monitor,
         )
 
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from atoll.engines import VolumeUse
-from atoll.engines.gvisor.control import ControlSocket
+from atoll.engines.gvisor.control import ControlSocket, RefusedCallError, UnknownCallError
 from atoll.engines.gvisor.limiting import use_of_volumes
 from atoll.errors import EngineError
 
@@ -114,3 +114,15 @@ def test_a_use_of_volumes_that_cannot_be_is_refused(path: Path, wrong: str) -> N
     result = {"/data": {**told, **more} if isinstance(more, dict) else more}
     with pytest.raises(EngineError, match="use of volumes"):
         asyncio.run(used(path, msgspec.json.encode({"success": True, "result": result})))
+
+
+@pytest.mark.parametrize(
+    ("refusal", "kind"), [("unknown method", UnknownCallError), ("no", RefusedCallError)]
+)
+def test_a_call_that_an_older_sentry_does_not_know_is_told_from_others(
+    path: Path, refusal: str, kind: type[EngineError]
+) -> None:
+    with Sentry(path, msgspec.json.encode({"success": False, "err": refusal})):
+        with pytest.raises(EngineError, match=refusal) as raised:
+            asyncio.run(ControlSocket(path).call("containerManager.UseVolumes"))
+        assert type(raised.value) is kind

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 import tempfile
 import threading
@@ -18,6 +19,7 @@ from atoll.errors import EngineError, NoSpaceError
 from atoll.host import Memory
 from atoll.supervisor.machines.checkpoint_memory import MemoryPlace
 from atoll.supervisor.state.rows import Versions
+from atoll.testing.fake_engine import FakeMachine
 from tests.unit.supervisor.harness import Harness, with_harness
 
 
@@ -161,6 +163,33 @@ async def test_a_copy_begins_while_the_memory_is_written_and_is_told_of_when_it_
         assert len((await forking).json) == 2
         assert (await pausing).status == 200
         assert len(await _listed(harness)) == 3
+
+
+@with_harness
+async def test_a_copy_has_room_in_its_volumes_while_the_memory_is_written(harness: Harness) -> None:
+    await harness.ask("POST", "/v1/volumes", {"name": "data", "quota_mib": 12})
+    one = (await harness.create(volumes={"/data": "data"}))["sandbox_id"]
+    machines = harness.host.machines
+
+    def rooms() -> list[int]:
+        told = [each.rooms for each in machines.values() if isinstance(each, FakeMachine)]
+        return [0 if each is None else each["/data"].size_bytes >> 20 for each in told]
+
+    await harness.until(lambda: rooms() == [12])
+    with _much_memory(harness, one):
+        writing = harness.host.hold("written")
+        forking = asyncio.create_task(harness.ask("POST", f"/v1/sandboxes/{one}/fork", {"count": 2}))
+        await harness.until(lambda: rooms() == [4, 4, 4])
+        assert not forking.done()
+        writing.set()
+        assert (await forking).status == 200
+    # Each is counted once.
+    event_fd = harness.machine_of(one).rooms_event_fd
+    assert event_fd is not None
+    before = len(harness.host.calls)
+    os.eventfd_write(event_fd, 1)
+    await harness.until(lambda: "limit_volumes" in [call.method for call in harness.host.calls[before:]])
+    assert rooms() == [4, 4, 4]
 
 
 @with_harness

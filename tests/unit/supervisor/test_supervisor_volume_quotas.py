@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from functools import partial
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -173,9 +175,73 @@ async def test_a_file_without_a_name_counts_once_however_many_have_it_open(harne
         # One of them has not seen yet that it was written to.
         size_bytes = (6 if each is several[0] else 3) * MIB
         uses(harness, each, VolumeUse(nameless={(1, 7): size_bytes}))
+    # Its name may have been measured before it went.
+    await harness.until(lambda: parts_of(harness, *several) in ([(2, False)] * 3, [(2, True)] * 3))
+    ask_for_room(harness, several[0])
     await harness.until(lambda: parts_of(harness, *several) == [(2, True)] * 3)
     uses(harness, several[1], VolumeUse(nameless={(1, 7): 3 * MIB, (2, 7): 3 * MIB}))
-    await harness.until(lambda: parts_of(harness, *several) == [(1, True)] * 3)
+    await harness.until(lambda: parts_of(harness, *several) == [(1, False)] * 3)
+
+
+@with_harness
+async def test_what_a_guest_that_only_reads_keeps_open_counts(harness: Harness) -> None:
+    await made_with_quota(harness, 12)
+    reader = await harness.create(volumes={"/r": {"volume": "data", "read_only": True}})
+    both = await harness.create(volumes={"/data": "data", "/r": {"volume": "data", "read_only": True}})
+    await harness.until(lambda: parts_of(harness, both) == [(12, True)])
+    assert rooms_of(harness, reader) is None
+    for each, number in ((reader, 7), (both, 8)):
+        use = VolumeUse(nameless={(1, number): 3 * MIB})
+        harness.machine_of(each["sandbox_id"]).volume_uses = MappingProxyType({"/r": use})
+    ask_for_room(harness, both)
+    await harness.until(lambda: parts_of(harness, both) == [(6, False)])
+    assert (await harness.ask("DELETE", f"/v1/sandboxes/{reader['sandbox_id']}")).status == 204
+    ask_for_room(harness, both)
+    await harness.until(lambda: parts_of(harness, both) == [(9, True)])
+
+
+@with_harness
+async def test_what_there_is_too_much_is_owed_once_and_not_by_each(harness: Harness) -> None:
+    volume = await made_with_quota(harness, 2)
+    several = [await harness.create(volumes={"/data": "data"}) for _ in range(3)]
+    now: Any = SimpleNamespace(thread_time=lambda: 0.0, s=time.monotonic())
+    now.monotonic = lambda: now.s
+
+    def told_bytes() -> list[int]:
+        told = [harness.machine_of(each["sandbox_id"]).rooms for each in several]
+        return [0 if rooms is None else rooms["/data"].size_bytes for rooms in told]
+
+    with patch("atoll.supervisor.monitors.volumes.time", now):
+        await harness.until(lambda: min(told_bytes()) > 0)
+        now.s += 60
+        (harness.system.paths.volume_data(volume) / "a").write_bytes(bytes(5 * MIB))
+        ask_for_room(harness, several[0])
+        await harness.until(lambda: told_bytes() == [-3 * MIB - 4096, 0, 0])
+        # However often it is measured while files may be missed.
+        uses(harness, several[0], VolumeUse(moved=True, size_bytes=-3 * MIB))
+        machine_id = harness.machine_of(several[1]["sandbox_id"]).machine_id
+        before = harness.host.methods(machine_id).count("limit_volumes")
+
+        def told_again(times: int) -> bool:
+            return harness.host.methods(machine_id).count("limit_volumes") >= before + times
+
+        for number in range(1, 4):
+            ask_for_room(harness, several[0])
+            await harness.until(partial(told_again, number))
+        assert told_bytes() == [-3 * MIB - 4096, 0, 0]
+
+
+@with_harness
+async def test_while_there_is_plenty_those_that_rest_get_an_eighth_of_it(harness: Harness) -> None:
+    await made_with_quota(harness, 800)
+    several = [await harness.create(volumes={"/data": "data"}) for _ in range(3)]
+    now: Any = SimpleNamespace(thread_time=lambda: 0.0, s=time.monotonic())
+    now.monotonic = lambda: now.s
+    with patch("atoll.supervisor.monitors.volumes.time", now):
+        await harness.until(lambda: parts_of(harness, *several) == [(266, True)] * 3)
+        now.s += 60
+        ask_for_room(harness, several[0])
+        await harness.until(lambda: parts_of(harness, *several) == [(700, True), (50, True), (50, True)])
 
 
 @with_harness

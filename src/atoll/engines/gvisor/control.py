@@ -26,6 +26,10 @@ class RefusedCallError(EngineError):
     """The sentry answered that it refuses the call."""
 
 
+class UnknownCallError(RefusedCallError):
+    """The sentry does not know the call: it is of an older engine."""
+
+
 class _Answer(msgspec.Struct):
     success: bool
     err: str = ""
@@ -50,6 +54,7 @@ class ControlSocket:
         Raises:
             EngineError: The sentry is gone or did not answer in time.
             RefusedCallError: The sentry refused.
+            UnknownCallError: It does not know the method.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -59,7 +64,9 @@ class ControlSocket:
         except (OSError, EOFError, ValueError, RecursionError) as error:
             raise EngineError(f"{method} failed, because the sentry does not answer: {error}") from error
         if not answer.success:
-            raise RefusedCallError(f"{method} failed: {answer.err}")
+            # The text is that of ErrUnknownMethod in gVisor's pkg/urpc.
+            kind = UnknownCallError if answer.err == "unknown method" else RefusedCallError
+            raise kind(f"{method} failed: {answer.err}")
         return answer.result
 
     async def _exchange(self, request: bytes, fds: Sequence[int]) -> _Answer:

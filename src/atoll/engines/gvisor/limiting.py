@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from atoll.engines.base import DiskGrowth, VolumeRoom, VolumeUse
-from atoll.engines.gvisor.control import ControlSocket, RefusedCallError
+from atoll.engines.gvisor.control import ControlSocket, UnknownCallError
 from atoll.errors import EngineError
 from atoll.types import Limits, converted
 
@@ -30,7 +30,7 @@ class _RoomUse(msgspec.Struct, rename="pascal"):
     held: _Bytes
     moved: bool
     bytes: Annotated[int, msgspec.Meta(ge=-(1 << 60), le=1 << 60)]
-    nameless: Annotated[list[_NamelessFile], msgspec.Meta(max_length=1024)] | None = None
+    nameless: Annotated[list[_NamelessFile], msgspec.Meta(max_length=256)] | None = None
 
     def use(self) -> VolumeUse:
         """Return it in the words of the engine contract."""
@@ -79,7 +79,7 @@ async def watch_disk(control: ControlSocket, event_fd: int) -> bool:
     """
     try:
         await control.call("containerManager.WatchDisk", {}, fds=[event_fd])
-    except RefusedCallError:
+    except UnknownCallError:
         return False
     return True
 
@@ -104,7 +104,7 @@ async def mark_volumes(control: ControlSocket, targets: Sequence[str]) -> None:
 
 
 async def use_of_volumes(control: ControlSocket, targets: Sequence[str]) -> dict[str, VolumeUse]:
-    """Return what the measurement of these mounts may have missed. Mounts without a room are left out.
+    """Return what the measurement of these mounts may have missed. Mounts that are not there are left out.
 
     Raises:
         EngineError: The sentry does not answer, or not with that.

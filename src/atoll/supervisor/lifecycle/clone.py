@@ -19,6 +19,7 @@ from atoll.supervisor.storage.trash import erase
 if TYPE_CHECKING:
     from atoll.network import Link, Links
     from atoll.snapshots import Layers
+    from atoll.supervisor.lifecycle.attachment import Follower
     from atoll.supervisor.lifecycle.egress_control import EgressControl
     from atoll.supervisor.lifecycle.run_plans import RunPlans
     from atoll.supervisor.machines.plans import RunPlan
@@ -39,6 +40,7 @@ class Clones:
         egress: Sets their policies.
         plans: How machines run.
         running_machines: Starts and ends machines.
+        volume_monitor: Follows each copy as soon as it runs.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Clones:
         egress: EgressControl,
         plans: RunPlans,
         running_machines: RunningMachines,
+        volume_monitor: Follower,
     ) -> None:
         self._paths = paths
         self._images = images
@@ -59,6 +62,7 @@ class Clones:
         self._egress = egress
         self._plans = plans
         self._running_machines = running_machines
+        self._volume_monitor = volume_monitor
 
     async def clone(
         self, row: SandboxRow, checkpoint: Path, env_inside: dict[str, str], *, being_written: bool = False
@@ -107,7 +111,10 @@ class Clones:
         except BaseException:
             await to_the_end(self._give_up(link, disk))
             raise
-        return Sandbox(row.but(**running.columns())), running
+        sandbox = Sandbox(row.but(**running.columns()))
+        # It runs from now on, and its row may be stored much later: when all copies of a fork are there.
+        self._volume_monitor.follow(sandbox, running)
+        return sandbox, running
 
     async def undo(self, sandbox: Sandbox, running: RunningMachine) -> None:
         """End a copy that has just been made, and free what it uses."""

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from atoll.supervisor.storage.volumes import Volumes
     from atoll.supervisor.tenants.volume_quotas import VolumeQuotas
 
-# Measuring takes at most this share of a processor.
+# Measuring takes at most this share of a processor. To ask and tell a guest's kernel takes about a millisecond of it.
 _SHARE = 0.1
+_ASKED_S = 0.001
 _LEAST_S = 0.05
 _AGAIN_S = 5.0
 _HANGS_S = 5.0
@@ -32,32 +33,60 @@ _HANGS_S = 5.0
 _ACTIVE_S = 10.0
 # A new writer waits so long for a measurement that cannot have missed anything. Its writes wait too.
 _UNTOLD_S = 10.0
-# What others get of each mount, so that their small writes need not wait.
+# What others get of each mount, so that their small writes need not wait. They get more while there is plenty.
 _SPARE_BYTES = 64 << 10
+_PLENTY_BYTES = 256 << 20
 _ENDLESS_BYTES = 1 << 60
 _log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
-class _Writer:
-    """A running machine with the paths at which it may write to volumes, and its parts, by volume."""
+class _Guest:
+    """A running machine with volumes.
+
+    Attributes:
+        mounts: Where it has them, by volume.
+        targets: Where it may write to them, by volume.
+        parts_bytes: What it may still add, by volume.
+        told: The volumes of which it has been told what it may add.
+    """
 
     running: RunningMachine
     machine: VolumeRooms
     event_fd: int
+    mounts: dict[str, list[str]]
     targets: dict[str, list[str]]
     since_s: float
     asked_s: float
     has_event: bool = False
     parts_bytes: dict[str, int] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
+
+    def writes(self, volume_id: str) -> bool:
+        """Whether it may write to a volume."""
+        return volume_id in self.targets
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its machine ends or has ended."""
+        return self.running.gone.is_set() or self.running.leaving
 
 
 @dataclass(eq=False)
 class _Watched:
-    """A volume with those who may write to it now. ``wanted`` asks for a measurement."""
+    """A volume with those that have it now.
 
-    writers: list[_Writer] = field(default_factory=list)
+    Attributes:
+        guests: They.
+        came: Those that came since the measurement under way began, gone ones too.
+        wanted: Set to ask for a measurement.
+        nameless: The files without a name that the last measurement knew of.
+    """
+
+    guests: list[_Guest] = field(default_factory=list)
+    came: list[_Guest] = field(default_factory=list)
     wanted: asyncio.Event = field(default_factory=asyncio.Event)
+    nameless: frozenset[tuple[int, int]] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,39 +95,49 @@ class _Measured:
 
     Attributes:
         left_bytes: What it says is left.
-        uses: What the writers say that it may have missed.
-        silent: Writers that have not said it.
-        kept_bytes: What silent writers may still add.
+        uses: What guests say that it may have missed, by their mounts.
+        silent: Guests that have not said it.
     """
 
+    volume_id: str
     left_bytes: int
-    uses: dict[_Writer, list[VolumeUse]]
-    silent: list[_Writer]
-    kept_bytes: int
+    uses: dict[_Guest, dict[str, VolumeUse]]
+    silent: list[_Guest]
 
     @property
     def missed(self) -> list[VolumeUse]:
-        """What the writers say, of each mount."""
-        return [use for uses in self.uses.values() for use in uses]
+        """What the guests say, of each mount."""
+        return [use for uses in self.uses.values() for use in uses.values()]
 
     @property
     def may_lack_any(self) -> bool:
-        """Whether it may have missed any file: a directory got another name, or a writer does not say."""
+        """Whether it may have missed any file: a directory got another name, or a guest does not say."""
         return bool(self.silent) or any(use.moved for use in self.missed)
 
-    def room_bytes(self) -> int:
-        """What all writers that are not silent may add together. It is below 0 if there is too much."""
-        nameless: dict[tuple[int, int], int] = {}
+    def nameless(self) -> dict[tuple[int, int], int]:
+        """What files without a name take, in bytes. Several guests may have one open."""
+        found: dict[tuple[int, int], int] = {}
         for use in self.missed:
             for file, size_bytes in use.nameless.items():
-                # Several may have it open.
-                nameless[file] = max(size_bytes, nameless.get(file, 0))
-        room_bytes = self.left_bytes - self.kept_bytes - sum(nameless.values())
-        room_bytes -= sum(use.added_bytes + use.held_bytes for use in self.missed)
+                found[file] = max(size_bytes, found.get(file, 0))
+        return found
+
+    def had_bytes(self, guest: _Guest) -> int:
+        """What a guest could still add. One that was not limited had no part."""
+        uses = (self.uses[guest].get(path) for path in guest.targets.get(self.volume_id, ()))
+        return sum(use.size_bytes for use in uses if use is not None and not _is_endless(use.size_bytes))
+
+    def room_bytes(self) -> int:
+        """What all guests that are not silent may add together. It is below 0 if there is too much."""
+        silent = (each for each in self.silent if not each.running.gone.is_set())
+        room_bytes = self.left_bytes - sum(each.parts_bytes.get(self.volume_id, 0) for each in silent)
+        room_bytes -= sum(use.added_bytes + use.held_bytes for use in self.missed) + sum(
+            self.nameless().values()
+        )
         if self.may_lack_any:
-            # What the writers had together was within the quota.
-            room_bytes = min(room_bytes, sum(_had_bytes(uses) for uses in self.uses.values()))
-        return room_bytes
+            # What the guests had together was within the quota.
+            room_bytes = min(room_bytes, sum(map(self.had_bytes, self.uses)))
+        return max(-_ENDLESS_BYTES, min(room_bytes, _ENDLESS_BYTES))
 
 
 class VolumeMonitor:
@@ -127,16 +166,22 @@ class VolumeMonitor:
         self._paths = paths
         self._tasks = tasks
         self._watched: dict[str, _Watched] = {}
+        self._followed: set[RunningMachine] = set()
         quotas.on_change = self.look
 
     def follow(self, sandbox: Sandbox, running: RunningMachine) -> None:
-        """Watch the volumes of a running machine that a sandbox has just got, until it ends."""
-        machine, targets = running.machine, dict[str, list[str]]()
+        """Watch the volumes of a running machine, until it ends. A second call does nothing."""
+        if running in self._followed:
+            return
+        machine = running.machine
+        mounts, targets = dict[str, list[str]](), dict[str, list[str]]()
         for path, mount in sandbox.row.volumes.items():
+            mounts.setdefault(mount.volume, []).append(path)
             if not mount.read_only:
                 targets.setdefault(mount.volume, []).append(path)
-        if targets and isinstance(machine, VolumeRooms):
-            self._tasks.watch(self._following(running, machine, targets))
+        if mounts and isinstance(machine, VolumeRooms):
+            self._followed.add(running)
+            self._tasks.watch(self._following(running, machine, mounts, targets))
 
     def look(self, volume_id: str) -> None:
         """Have a volume measured soon, if a sandbox may write to it now."""
@@ -144,39 +189,48 @@ class VolumeMonitor:
             watched.wanted.set()
 
     async def _following(
-        self, running: RunningMachine, machine: VolumeRooms, targets: dict[str, list[str]]
+        self,
+        running: RunningMachine,
+        machine: VolumeRooms,
+        mounts: dict[str, list[str]],
+        targets: dict[str, list[str]],
     ) -> None:
         loop = asyncio.get_running_loop()
         event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         now_s = time.monotonic()
-        writer = _Writer(running, machine, event_fd, targets, since_s=now_s, asked_s=now_s)
-        loop.add_reader(event_fd, self._asked, writer)
-        for volume_id in targets:
+        guest = _Guest(running, machine, event_fd, mounts, targets, since_s=now_s, asked_s=now_s)
+        loop.add_reader(event_fd, self._asked, guest)
+        for volume_id in mounts:
             if volume_id not in self._watched:
                 self._watched[volume_id] = _Watched()
                 self._tasks.watch(self._watching(volume_id))
-            self._watched[volume_id].writers.append(writer)
-            self.look(volume_id)
+            watched = self._watched[volume_id]
+            watched.guests.append(guest)
+            watched.came.append(guest)
+            if guest.writes(volume_id):
+                watched.wanted.set()
         try:
             await running.gone.wait()
         finally:
             loop.remove_reader(event_fd)
             os.close(event_fd)
-            self._forget(writer)
+            self._forget(guest)
+            self._followed.discard(running)
 
-    def _asked(self, writer: _Writer) -> None:
+    def _asked(self, guest: _Guest) -> None:
         with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(writer.event_fd)
-        writer.asked_s = time.monotonic()
-        for volume_id in writer.targets:
+            os.eventfd_read(guest.event_fd)
+        guest.asked_s = time.monotonic()
+        for volume_id in guest.targets:
             self.look(volume_id)
 
-    def _forget(self, writer: _Writer) -> None:
-        for volume_id in writer.targets:
+    def _forget(self, guest: _Guest) -> None:
+        for volume_id in guest.mounts:
             watched = self._watched.get(volume_id)
-            if watched is not None and writer in watched.writers:
-                watched.writers.remove(writer)
-                watched.wanted.set()
+            if watched is not None and guest in watched.guests:
+                watched.guests.remove(guest)
+                if guest.writes(volume_id) or not watched.guests:
+                    watched.wanted.set()
 
     async def _watching(self, volume_id: str) -> None:
         watched = self._watched[volume_id]
@@ -184,10 +238,13 @@ class VolumeMonitor:
             while True:
                 await watched.wanted.wait()
                 watched.wanted.clear()
-                if not watched.writers:
+                if not watched.guests:
                     return
+                watched.came.clear()
+                if not any(each.writes(volume_id) for each in watched.guests):
+                    continue
                 try:
-                    pause_s = await self._renew(volume_id, watched.writers)
+                    pause_s = await self._renew(volume_id, watched)
                 except Exception:  # without this watch, guests would be told nothing any more
                     _log.exception("the volume %s will be measured again soon", volume_id)
                     watched.wanted.set()
@@ -196,77 +253,83 @@ class VolumeMonitor:
         finally:
             del self._watched[volume_id]
 
-    async def _renew(self, volume_id: str, writers: list[_Writer]) -> float:
+    async def _renew(self, volume_id: str, watched: _Watched) -> float:
         """Measure a volume and tell all who may write to it. Returns how long not to do so again, in seconds."""
-        first = list(writers)
-        marked = await self._reached(first, lambda each: each.machine.mark_volumes(each.targets[volume_id]))
+        first = list(watched.guests)
+        marked = await self._reached(
+            [each for each in first if each.writes(volume_id)],
+            lambda each: each.machine.mark_volumes(each.targets[volume_id]),
+        )
         try:
             left_bytes, took_s = await asyncio.to_thread(self._left_bytes, volume_id)
         except OSError as error:
             _log.warning("the volume %s cannot be measured now: %s", volume_id, error)
-            self.look(volume_id)
+            watched.wanted.set()
             return _AGAIN_S
         if left_bytes is None:
             rooms = dict.fromkeys(marked, VolumeRoom(_ENDLESS_BYTES, _ENDLESS_BYTES))
-            silent = [each for each in first if each not in marked]
+            silent = [each for each in first if each.writes(volume_id) and each not in marked]
         else:
             # Those that came meanwhile may have moved what was not measured yet.
-            came = [each for each in writers if each not in first]
-            measured = await self._measured(volume_id, left_bytes, marked + came, first + came)
-            rooms, silent = _divided(volume_id, measured), measured.silent
-            if len(rooms) < len(measured.uses) or any(map(_was_endless, measured.missed)):
-                self.look(volume_id)
+            asked = [each for each in first if each in marked or not each.writes(volume_id)]
+            measured = await self._measured(volume_id, left_bytes, asked + watched.came, first + watched.came)
+            rooms, silent = _divided(measured, watched.nameless), measured.silent
+            watched.nameless = frozenset(measured.nameless())
+            if any(each.writes(volume_id) and each not in rooms for each in measured.uses) or any(
+                _is_endless(use.size_bytes) for use in measured.missed
+            ):
+                watched.wanted.set()
         told = await self._reached(list(rooms), lambda each: self._tell(each, volume_id, rooms[each]))
-        if any(each not in told and not _is_over(each.running) for each in (*silent, *rooms)):
-            self.look(volume_id)
+        if any(each not in told and not each.is_over for each in (*silent, *rooms)):
+            watched.wanted.set()
             return _AGAIN_S
-        return max(_LEAST_S, took_s / _SHARE)
+        return max(_LEAST_S, (took_s + _ASKED_S * len(first)) / _SHARE)
 
     async def _measured(
-        self, volume_id: str, left_bytes: int, asked: list[_Writer], writers: list[_Writer]
+        self, volume_id: str, left_bytes: int, asked: list[_Guest], guests: list[_Guest]
     ) -> _Measured:
-        """Ask writers what a measurement may have missed."""
-        uses = dict[_Writer, list[VolumeUse]]()
+        """Ask guests what a measurement may have missed."""
+        uses = dict[_Guest, dict[str, VolumeUse]]()
 
-        async def ask(writer: _Writer) -> None:
-            uses[writer] = list((await writer.machine.use_of_volumes(writer.targets[volume_id])).values())
+        async def ask(guest: _Guest) -> None:
+            uses[guest] = await guest.machine.use_of_volumes(guest.mounts[volume_id])
 
         await self._reached(asked, ask)
-        silent = [each for each in writers if each not in uses]
-        kept = (each.parts_bytes.get(volume_id, 0) for each in silent if not each.running.gone.is_set())
-        return _Measured(left_bytes, uses, silent, sum(kept))
+        # One that could only read holds nothing any more when it is gone.
+        silent = [
+            each for each in guests if each not in uses and (each.writes(volume_id) or not each.is_over)
+        ]
+        return _Measured(volume_id, left_bytes, uses, silent)
 
-    async def _reached(
-        self, writers: list[_Writer], tell: Callable[[_Writer], Awaitable[None]]
-    ) -> list[_Writer]:
+    async def _reached(self, guests: list[_Guest], tell: Callable[[_Guest], Awaitable[None]]) -> list[_Guest]:
         """Tell all, and return those that could be told. One that hangs keeps the others waiting for a moment."""
 
-        async def tried(writer: _Writer) -> bool:
+        async def tried(guest: _Guest) -> bool:
             try:
                 async with asyncio.timeout(_HANGS_S):
-                    await tell(writer)
+                    await tell(guest)
             except (AtollError, OSError) as error:
-                if not _is_over(writer.running):
-                    machine_id = writer.running.machine.machine_id
+                if not guest.is_over:
+                    machine_id = guest.running.machine.machine_id
                     _log.warning("machine %s is told the room in its volumes later: %s", machine_id, error)
                 return False
             return True
 
-        reached = await asyncio.gather(*map(tried, writers))
-        return [writer for writer, was in zip(writers, reached, strict=True) if was]
+        reached = await asyncio.gather(*map(tried, guests))
+        return [guest for guest, was in zip(guests, reached, strict=True) if was]
 
-    async def _tell(self, writer: _Writer, volume_id: str, room: VolumeRoom) -> None:
-        targets = writer.targets[volume_id]
-        rooms = dict.fromkeys(targets, room)
-        part_bytes = max(0, room.size_bytes) * len(targets)
-        given = None if writer.has_event else writer.event_fd
+    async def _tell(self, guest: _Guest, volume_id: str, room: VolumeRoom) -> None:
+        targets = guest.targets[volume_id]
+        part_bytes = 0 if _is_endless(room.size_bytes) else max(0, room.size_bytes) * len(targets)
+        given = None if guest.has_event else guest.event_fd
         # Until it has answered, it may still have the last part.
-        writer.parts_bytes[volume_id] = max(part_bytes, writer.parts_bytes.get(volume_id, 0))
-        if await writer.machine.limit_volumes(rooms, given):
-            writer.has_event = True
-            writer.parts_bytes[volume_id] = part_bytes
+        guest.parts_bytes[volume_id] = max(part_bytes, guest.parts_bytes.get(volume_id, 0))
+        if await guest.machine.limit_volumes(dict.fromkeys(targets, room), given):
+            guest.has_event = True
+            guest.told.add(volume_id)
+            guest.parts_bytes[volume_id] = part_bytes
         else:
-            self._forget(writer)  # its engine is too old
+            self._forget(guest)  # its engine is too old
 
     def _left_bytes(self, volume_id: str) -> tuple[int | None, float]:
         """What is left of its quota, if it has one, and how many seconds of a processor that took. Blocks."""
@@ -281,37 +344,37 @@ class VolumeMonitor:
         return (quota_mib << 20) - used_bytes, time.thread_time() - began_s
 
 
-def _divided(volume_id: str, measured: _Measured) -> dict[_Writer, VolumeRoom]:
-    """Divide what is left of a quota among all mounts of a volume.
+def _divided(measured: _Measured, known: frozenset[tuple[int, int]]) -> dict[_Guest, VolumeRoom]:
+    """Divide what is left of a quota among all mounts that may be written to.
 
-    Writers that are told later are left out.
+    Guests that are told later are left out.
+
+    Args:
+        measured: The measurement.
+        known: Files that had no name the last time. The name of another one may have been measured before it went.
     """
     now_s, room_bytes = time.monotonic(), measured.room_bytes()
-    mounts = dict[_Writer, int]()
-    for each, uses in measured.uses.items():
-        if measured.may_lack_any and volume_id not in each.parts_bytes and now_s - each.since_s < _UNTOLD_S:
-            room_bytes -= _had_bytes(uses)
+    mounts = dict[_Guest, int]()
+    for each in measured.uses:
+        if not each.writes(measured.volume_id):
+            continue
+        is_new = measured.volume_id not in each.told and now_s - each.since_s < _UNTOLD_S
+        if measured.may_lack_any and is_new:
+            room_bytes -= measured.had_bytes(each)
         else:
-            mounts[each] = len(each.targets[volume_id])
+            mounts[each] = len(each.targets[measured.volume_id])
     sure = not measured.may_lack_any and not any(use.added_bytes for use in measured.missed)
+    sure = sure and measured.nameless().keys() <= known
     asking = [each for each in mounts if now_s - each.asked_s < _ACTIVE_S] or list(mounts)
     others = sum(mounts.values()) - sum(mounts[each] for each in asking)
-    spare_bytes = min(_SPARE_BYTES, max(0, room_bytes) // (8 * max(1, others)))
+    spare_bytes = max(0, room_bytes) // (8 * max(1, others))
+    if room_bytes < _PLENTY_BYTES:
+        spare_bytes = min(spare_bytes, _SPARE_BYTES)
     part_bytes = (room_bytes - others * spare_bytes) // max(1, sum(mounts[each] for each in asking))
     return {
-        each: VolumeRoom(part_bytes if each in asking else min(room_bytes, spare_bytes), room_bytes, sure)
-        for each in mounts
+        each: VolumeRoom(part_bytes if each in asking else spare_bytes, room_bytes, sure) for each in mounts
     }
 
 
-def _had_bytes(uses: list[VolumeUse]) -> int:
-    """What a writer could still add. One that was not limited had no part."""
-    return sum(use.size_bytes for use in uses if not _was_endless(use))
-
-
-def _was_endless(use: VolumeUse) -> bool:
-    return use.size_bytes >= _ENDLESS_BYTES // 2
-
-
-def _is_over(running: RunningMachine) -> bool:
-    return running.gone.is_set() or running.leaving
+def _is_endless(size_bytes: int) -> bool:
+    return size_bytes >= _ENDLESS_BYTES // 2

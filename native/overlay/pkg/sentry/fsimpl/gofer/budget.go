@@ -45,7 +45,7 @@ type diskBudget struct {
 	sinceFiles int64
 	// growing is what is taken for files whose growth a measuring may not see yet.
 	growing int64
-	// moving are the renames and new names under way.
+	// moves are the renames and new names under way.
 	moves moves
 	// dirsMoved is set when a directory got another name since the disk was marked.
 	dirsMoved bool
@@ -155,7 +155,6 @@ func (b *diskBudget) Watch(event *fd.FD) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.setEvent(event)
-	b.asked = false
 	if !b.known && b.limited.Load() {
 		b.ask()
 		return
@@ -167,7 +166,7 @@ func (b *diskBudget) setEvent(event *fd.FD) {
 	if b.event != nil {
 		b.event.Close()
 	}
-	b.event = event
+	b.event, b.asked = event, false
 }
 
 // renew has those look again who wait.
@@ -513,5 +512,9 @@ func (i *inode) nameless() (file NamelessFile, ok bool) {
 	if di.controlFD < 0 || unix.Fstat(di.controlFD, &stat) != nil {
 		return NamelessFile{}, false
 	}
-	return NamelessFile{uint64(stat.Dev), stat.Ino, taken(max(uint64(stat.Size), i.size.Load()))}, stat.Nlink == 0
+	size := uint64(stat.Size)
+	if i.fs.isBudgeted() {
+		size = max(size, i.size.Load()) // what was written may not be there yet
+	}
+	return NamelessFile{uint64(stat.Dev), stat.Ino, taken(size)}, stat.Nlink == 0
 }

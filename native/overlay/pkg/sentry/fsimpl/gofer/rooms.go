@@ -20,7 +20,7 @@ const (
 	// roomFresh is how long a mount that is full is taken for full: others may give room up, and nobody tells of it.
 	roomFresh = time.Second
 	// namelessMost is how many files without a name are told one by one, the largest first.
-	namelessMost = 1024
+	namelessMost = 256
 )
 
 // Rooms is what may be added to mounts that others change too; see native/patches/volume-rooms.
@@ -85,8 +85,9 @@ type room struct {
 	sinceBytes int64
 	// growing is what is taken for files whose growth a measuring may not see yet.
 	growing int64
-	// moving are the renames and new names under way.
-	moves moves
+	// movedBytes are those of files that got another name since the mount was marked, and moves are what is under way.
+	movedBytes int64
+	moves      moves
 	// dirsMoved is set when a directory got another name since the mount was marked.
 	dirsMoved bool
 
@@ -153,23 +154,27 @@ func (r *volumeRooms) Mark(paths []string) {
 			one = r.room(r.at(path))
 			one.told, one.bytes, one.leftBytes = true, budgetEndless, budgetEndless
 		}
-		one.sinceBytes, one.dirsMoved = bounded(one.growing+one.moves.bytes), one.moves.dirs > 0
+		one.sinceBytes, one.movedBytes, one.dirsMoved = one.growing, one.moves.bytes, one.moves.dirs > 0
 		one.markedAt, one.freedBefore = time.Now(), r.freed.Load()
 	}
 }
 
-// Use ends a measuring: it returns what is to be counted beside its outcome. What is added from now on is not in that.
+// Use ends a measuring: it returns what is to be counted beside its outcome. What is added from now on is not in that. A mount
+// without a room may have files without a name, too.
 func (r *volumeRooms) Use(paths []string) map[string]RoomUse {
 	nameless := r.nameless()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	uses := make(map[string]RoomUse)
 	for _, path := range paths {
+		var use RoomUse
+		use.Nameless, use.Held = largest(nameless[r.at(path)])
 		if one := r.rooms[r.at(path)]; one != nil {
-			files, held := largest(nameless[r.at(path)])
-			uses[path] = RoomUse{one.sinceBytes, files, held, one.dirsMoved, bounded(one.bytes)}
-			one.sinceBytes = 0
+			use.Added = bounded(one.sinceBytes + one.movedBytes)
+			use.Moved, use.Bytes = one.dirsMoved, one.bytes
+			one.sinceBytes, one.movedBytes = 0, 0
 		}
+		uses[path] = use
 	}
 	return uses
 }
@@ -183,8 +188,8 @@ func (r *volumeRooms) Set(rooms map[string]Room, event *fd.FD) {
 		one := r.room(r.at(path))
 		one.told = true
 		one.sure = told.Sure && one.sinceBytes == 0
-		one.bytes = told.Bytes - one.sinceBytes
-		one.leftBytes = told.Left - one.sinceBytes
+		one.bytes = bounded(bounded(told.Bytes) - one.sinceBytes)
+		one.leftBytes = bounded(bounded(told.Left) - one.sinceBytes)
 		one.lowBytes = one.bytes / 2
 	}
 	r.limited.Store(slices.ContainsFunc(slices.Collect(maps.Values(r.rooms)), (*room).isLimited))
@@ -192,7 +197,7 @@ func (r *volumeRooms) Set(rooms map[string]Room, event *fd.FD) {
 		if r.event != nil {
 			r.event.Close()
 		}
-		r.event = event
+		r.event, r.asked = event, false
 	}
 	if r.renewed != nil {
 		close(r.renewed)
@@ -224,7 +229,7 @@ func (r *volumeRooms) takeGrowth(path string, pages int64) (grown func(), err er
 	if pages > budgetMostPages {
 		return hasGrown, linuxerr.ENOSPC // it would not be a number of bytes any more
 	}
-	bytes, began := pages*hostarch.PageSize, time.Now()
+	bytes, began, untold := pages*hostarch.PageSize, time.Now(), false
 	for {
 		one, renewed, patience, err := r.tryTake(path, bytes)
 		if err != nil {
@@ -233,6 +238,10 @@ func (r *volumeRooms) takeGrowth(path string, pages int64) (grown func(), err er
 		if renewed == nil {
 			return func() { r.grown(one, bytes) }, nil
 		}
+		if untold && patience != untoldPatience {
+			began = time.Now() // what it has waited for until it was told counts for nothing
+		}
+		untold = patience == untoldPatience
 		select {
 		case <-renewed:
 		case <-time.After(patience - time.Since(began)):
@@ -295,7 +304,7 @@ func (r *volumeRooms) moving(d *dentry) (done func()) {
 	move := moveOf(d)
 	one.moves.add(move)
 	one.dirsMoved = one.dirsMoved || move.dirs > 0
-	one.sinceBytes = bounded(one.sinceBytes + move.bytes)
+	one.movedBytes = bounded(one.movedBytes + move.bytes)
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -1,6 +1,7 @@
 package gofer
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -157,6 +158,20 @@ func TestWhatWasAddedBeyondWhatIsToldIsOwed(t *testing.T) {
 	}
 }
 
+func TestARoomIsWithinBoundsWhateverIsTold(t *testing.T) {
+	r := &volumeRooms{}
+	tell(r, "/data", 10)
+	r.Mark([]string{"/data"})
+	r.Use([]string{"/data"})
+	wantRoom(t, r, "/data", 2)
+	least, most := int64(math.MinInt64), int64(math.MaxInt64)
+	r.Set(map[string]Room{"/data": {least, least, true}, "/other": {most, most, true}}, nil)
+	if here, there := r.rooms["/data"].bytes, r.rooms["/other"].bytes; here != -budgetEndless || there != budgetEndless {
+		t.Errorf("%d and %d bytes are left", here, there)
+	}
+	wantNoRoom(t, r, "/data", 1)
+}
+
 func TestAMountWithoutALimitIsCountedWhileItIsMeasured(t *testing.T) {
 	r := &volumeRooms{}
 	wantRoom(t, r, "/data", 1)
@@ -199,11 +214,17 @@ func TestWhatMovesWhileItIsMeasuredIsSaid(t *testing.T) {
 	if use := Rooms.Use(paths)["/data"]; use.Added != 4*page || !use.Moved {
 		t.Errorf("%+v, want that a file and a directory are being moved", use)
 	}
+	// Nothing can be missed any more of what moves now.
+	defer Budget.moving(namedAt("/data", linux.S_IFREG, 9*page))()
+	Rooms.Set(map[string]Room{"/data": {5 * page, 5 * page, true}}, nil)
+	if left := Rooms.rooms["/data"].bytes; left != 5*page {
+		t.Errorf("%d bytes are left, want %d", left, 5*page)
+	}
 	file()
 	directory()
 	Rooms.Mark(paths)
-	if use := Rooms.Use(paths)["/data"]; use.Added != 0 || use.Moved {
-		t.Errorf("%+v, want nothing: it moved before the mark", use)
+	if use := Rooms.Use(paths)["/data"]; use.Added != 10*page || use.Moved {
+		t.Errorf("%+v, want only what is still under way", use)
 	}
 }
 
@@ -313,6 +334,44 @@ func TestAMountThatWasFullForASecondIsMeasuredAgain(t *testing.T) {
 	tell(r, "/data", 0)
 	if err := <-taken; err != linuxerr.ENOSPC {
 		t.Fatalf("%v, want ENOSPC", err)
+	}
+}
+
+func TestWhoeverTakesOverIsAskedToo(t *testing.T) {
+	event := func() *fd.FD {
+		number, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fd.New(number)
+	}
+	later := event()
+	defer later.Close()
+	r := &volumeRooms{}
+	r.Set(map[string]Room{"/data": {10 * page, 10 * page, true}}, event())
+	r.Mark([]string{"/data"})
+	wantRoom(t, r, "/data", 6) // asks the one before
+	r.Use([]string{"/data"})
+	r.Set(map[string]Room{"/data": {4 * page, 4 * page, true}}, later)
+	wantRoom(t, r, "/data", 3)
+	var buffer [8]byte
+	if _, err := unix.Read(later.FD(), buffer[:]); err != nil {
+		t.Errorf("it was not asked: %v", err)
+	}
+}
+
+func TestWhatWasWaitedUntilItWasToldDoesNotCount(t *testing.T) {
+	r := &volumeRooms{}
+	r.Limit([]string{"/data"})
+	taken := make(chan error)
+	go func() { taken <- r.take("/data", 5) }()
+	time.Sleep(budgetPatience + 100*time.Millisecond)
+	r.Set(map[string]Room{"/data": {page, 5 * page, true}}, nil)
+	time.Sleep(20 * time.Millisecond)
+	r.Mark([]string{"/data"})
+	tell(r, "/data", 5)
+	if err := <-taken; err != nil {
+		t.Fatal(err)
 	}
 }
 
