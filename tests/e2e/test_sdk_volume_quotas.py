@@ -118,7 +118,7 @@ def test_a_file_without_a_name_takes_room_as_long_as_it_is_open(volume: Path) ->
 
 
 def test_a_file_that_is_open_for_reading_where_nothing_can_be_written_takes_room_too(volume: Path) -> None:
-    mounts = {"/data": "data", "/r": VolumeMount("data", read_only=True)}
+    mounts: dict[str, str | VolumeMount] = {"/data": "data", "/r": VolumeMount("data", read_only=True)}
     with Sandbox.create(volumes=mounts, network="none") as sandbox:
         assert write(sandbox, "held", 6) == ""
         process = holds(sandbox, "/r/held")
