@@ -201,6 +201,31 @@ async def test_what_a_guest_that_only_reads_keeps_open_counts(harness: Harness) 
 
 
 @with_harness
+async def test_a_guest_that_only_reads_stops_nobody_when_it_does_not_answer(harness: Harness) -> None:
+    volume = await made_with_quota(harness, 12)
+    reader = await harness.create(volumes={"/r": {"volume": "data", "read_only": True}})
+    one = await harness.create(volumes={"/data": "data"})
+    path = f"/v1/sandboxes/{reader['sandbox_id']}"
+    machine = harness.machine_of(reader["sandbox_id"])
+    machine.volume_uses = MappingProxyType({"/r": VolumeUse(nameless={(1, 7): 3 * MIB})})
+    await harness.until(lambda: parts_of(harness, one) in ([(9, True)], [(9, False)]))
+    kept = harness.system.paths.volume_data(volume) / "a"
+    kept.write_bytes(bytes(8 * MIB))
+    ask_for_room(harness, one)
+    await harness.until(lambda: parts_of(harness, one) == [(0, True)])
+    # What it said before counts, and what somebody has removed is room again.
+    kept.unlink()
+    assert (await harness.ask("POST", f"{path}/pause")).status == 200
+    asked = harness.host.methods(machine.machine_id).count("use_of_volumes")
+    ask_for_room(harness, one)
+    await harness.until(lambda: parts_of(harness, one) == [(9, False)])
+    assert harness.host.methods(machine.machine_id).count("use_of_volumes") == asked
+    assert (await harness.ask("POST", f"{path}/resume")).status == 200
+    ask_for_room(harness, one)
+    await harness.until(lambda: parts_of(harness, one) == [(9, True)])
+
+
+@with_harness
 async def test_what_there_is_too_much_is_owed_once_and_not_by_each(harness: Harness) -> None:
     volume = await made_with_quota(harness, 2)
     several = [await harness.create(volumes={"/data": "data"}) for _ in range(3)]
@@ -232,7 +257,7 @@ async def test_what_there_is_too_much_is_owed_once_and_not_by_each(harness: Harn
 
 
 @with_harness
-async def test_while_there_is_plenty_those_that_rest_get_an_eighth_of_it(harness: Harness) -> None:
+async def test_while_there_is_plenty_those_that_rest_get_more(harness: Harness) -> None:
     await made_with_quota(harness, 800)
     several = [await harness.create(volumes={"/data": "data"}) for _ in range(3)]
     now: Any = SimpleNamespace(thread_time=lambda: 0.0, s=time.monotonic())
@@ -241,7 +266,7 @@ async def test_while_there_is_plenty_those_that_rest_get_an_eighth_of_it(harness
         await harness.until(lambda: parts_of(harness, *several) == [(266, True)] * 3)
         now.s += 60
         ask_for_room(harness, several[0])
-        await harness.until(lambda: parts_of(harness, *several) == [(700, True), (50, True), (50, True)])
+        await harness.until(lambda: parts_of(harness, *several) == [(768, True), (16, True), (16, True)])
 
 
 @with_harness

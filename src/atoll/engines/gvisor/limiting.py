@@ -30,7 +30,7 @@ class _RoomUse(msgspec.Struct, rename="pascal"):
     held: _Bytes
     moved: bool
     bytes: Annotated[int, msgspec.Meta(ge=-(1 << 60), le=1 << 60)]
-    nameless: Annotated[list[_NamelessFile], msgspec.Meta(max_length=256)] | None = None
+    nameless: Annotated[list[_NamelessFile], msgspec.Meta(max_length=1024)] | None = None
 
     def use(self) -> VolumeUse:
         """Return it in the words of the engine contract."""

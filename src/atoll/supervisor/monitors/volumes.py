@@ -27,14 +27,19 @@ if TYPE_CHECKING:
 _SHARE = 0.1
 _ASKED_S = 0.001
 _LEAST_S = 0.05
+# The pause after many were asked is at most this long: a write waits for three seconds.
+_ASKED_PAUSE_MOST_S = 1.0
 _AGAIN_S = 5.0
 _HANGS_S = 5.0
+# When a machine ends, calls to it fail a moment before that is noticed.
+_NOTICED_S = 1.0
 # Who has asked for room within this time gets a part of it; others ask when they need some.
 _ACTIVE_S = 10.0
 # A new writer waits so long for a measurement that cannot have missed anything. Its writes wait too.
 _UNTOLD_S = 10.0
-# What others get of each mount, so that their small writes need not wait. They get more while there is plenty.
+# What others get of each mount, so that their small writes need not wait, and what they get while there is plenty.
 _SPARE_BYTES = 64 << 10
+_LARGE_SPARE_BYTES = 16 << 20
 _PLENTY_BYTES = 256 << 20
 _ENDLESS_BYTES = 1 << 60
 _log = logging.getLogger(__name__)
@@ -48,6 +53,7 @@ class _Guest:
         mounts: Where it has them, by volume.
         targets: Where it may write to them, by volume.
         parts_bytes: What it may still add, by volume.
+        uses: What it said last that a measurement may have missed, by volume.
         told: The volumes of which it has been told what it may add.
     """
 
@@ -60,6 +66,7 @@ class _Guest:
     asked_s: float
     has_event: bool = False
     parts_bytes: dict[str, int] = field(default_factory=dict)
+    uses: dict[str, dict[str, VolumeUse]] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
 
     def writes(self, volume_id: str) -> bool:
@@ -78,13 +85,13 @@ class _Watched:
 
     Attributes:
         guests: They.
-        came: Those that came since the measurement under way began, gone ones too.
+        came: Those that came since the measurement under way began, gone ones too; None while there is none.
         wanted: Set to ask for a measurement.
         nameless: The files without a name that the last measurement knew of.
     """
 
     guests: list[_Guest] = field(default_factory=list)
-    came: list[_Guest] = field(default_factory=list)
+    came: list[_Guest] | None = None
     wanted: asyncio.Event = field(default_factory=asyncio.Event)
     nameless: frozenset[tuple[int, int]] = frozenset()
 
@@ -96,18 +103,20 @@ class _Measured:
     Attributes:
         left_bytes: What it says is left.
         uses: What guests say that it may have missed, by their mounts.
-        silent: Guests that have not said it.
+        silent: Guests that may write and have not said it.
+        last: What silent guests that only read said the last time. They may keep files, and move none.
     """
 
     volume_id: str
     left_bytes: int
     uses: dict[_Guest, dict[str, VolumeUse]]
     silent: list[_Guest]
+    last: list[VolumeUse]
 
     @property
     def missed(self) -> list[VolumeUse]:
         """What the guests say, of each mount."""
-        return [use for uses in self.uses.values() for use in uses.values()]
+        return [*self.last, *(use for uses in self.uses.values() for use in uses.values())]
 
     @property
     def may_lack_any(self) -> bool:
@@ -196,26 +205,32 @@ class VolumeMonitor:
         targets: dict[str, list[str]],
     ) -> None:
         loop = asyncio.get_running_loop()
-        event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        now_s = time.monotonic()
-        guest = _Guest(running, machine, event_fd, mounts, targets, since_s=now_s, asked_s=now_s)
-        loop.add_reader(event_fd, self._asked, guest)
-        for volume_id in mounts:
+        try:
+            event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            now_s = time.monotonic()
+            guest = _Guest(running, machine, event_fd, mounts, targets, since_s=now_s, asked_s=now_s)
+            try:
+                loop.add_reader(event_fd, self._asked, guest)
+                self._join(guest)
+                await running.gone.wait()
+            finally:
+                loop.remove_reader(event_fd)
+                os.close(event_fd)
+                self._forget(guest)
+        finally:
+            self._followed.discard(running)
+
+    def _join(self, guest: _Guest) -> None:
+        for volume_id in guest.mounts:
             if volume_id not in self._watched:
                 self._watched[volume_id] = _Watched()
                 self._tasks.watch(self._watching(volume_id))
             watched = self._watched[volume_id]
             watched.guests.append(guest)
-            watched.came.append(guest)
+            if watched.came is not None:
+                watched.came.append(guest)
             if guest.writes(volume_id):
                 watched.wanted.set()
-        try:
-            await running.gone.wait()
-        finally:
-            loop.remove_reader(event_fd)
-            os.close(event_fd)
-            self._forget(guest)
-            self._followed.discard(running)
 
     def _asked(self, guest: _Guest) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -240,20 +255,22 @@ class VolumeMonitor:
                 watched.wanted.clear()
                 if not watched.guests:
                     return
-                watched.came.clear()
                 if not any(each.writes(volume_id) for each in watched.guests):
                     continue
+                came = watched.came = list[_Guest]()
                 try:
-                    pause_s = await self._renew(volume_id, watched)
+                    pause_s = await self._renew(volume_id, watched, came)
                 except Exception:  # without this watch, guests would be told nothing any more
                     _log.exception("the volume %s will be measured again soon", volume_id)
                     watched.wanted.set()
                     pause_s = _AGAIN_S
+                finally:
+                    watched.came = None
                 await asyncio.sleep(pause_s)
         finally:
             del self._watched[volume_id]
 
-    async def _renew(self, volume_id: str, watched: _Watched) -> float:
+    async def _renew(self, volume_id: str, watched: _Watched, came: list[_Guest]) -> float:
         """Measure a volume and tell all who may write to it. Returns how long not to do so again, in seconds."""
         first = list(watched.guests)
         marked = await self._reached(
@@ -272,18 +289,19 @@ class VolumeMonitor:
         else:
             # Those that came meanwhile may have moved what was not measured yet.
             asked = [each for each in first if each in marked or not each.writes(volume_id)]
-            measured = await self._measured(volume_id, left_bytes, asked + watched.came, first + watched.came)
+            measured = await self._measured(volume_id, left_bytes, asked + came, first + came)
             rooms, silent = _divided(measured, watched.nameless), measured.silent
             watched.nameless = frozenset(measured.nameless())
-            if any(each.writes(volume_id) and each not in rooms for each in measured.uses) or any(
-                _is_endless(use.size_bytes) for use in measured.missed
-            ):
+            waiting = (each for each in measured.uses if each.writes(volume_id) and each not in rooms)
+            if any(waiting) or any(_is_endless(use.size_bytes) for use in measured.missed):
                 watched.wanted.set()
         told = await self._reached(list(rooms), lambda each: self._tell(each, volume_id, rooms[each]))
-        if any(each not in told and not each.is_over for each in (*silent, *rooms)):
+        later = [each for each in (*silent, *rooms) if each not in told and not each.running.gone.is_set()]
+        if later:
             watched.wanted.set()
-            return _AGAIN_S
-        return max(_LEAST_S, (took_s + _ASKED_S * len(first)) / _SHARE)
+            if not all(each.is_over for each in later):
+                return _AGAIN_S
+        return max(_LEAST_S, took_s / _SHARE, min(_ASKED_PAUSE_MOST_S, len(first) * _ASKED_S / _SHARE))
 
     async def _measured(
         self, volume_id: str, left_bytes: int, asked: list[_Guest], guests: list[_Guest]
@@ -292,14 +310,22 @@ class VolumeMonitor:
         uses = dict[_Guest, dict[str, VolumeUse]]()
 
         async def ask(guest: _Guest) -> None:
-            uses[guest] = await guest.machine.use_of_volumes(guest.mounts[volume_id])
+            # One that is frozen would have to be thawed for this.
+            if guest.writes(volume_id) or not guest.running.may_be_frozen:
+                guest.uses[volume_id] = await guest.machine.use_of_volumes(guest.mounts[volume_id])
+                uses[guest] = guest.uses[volume_id]
 
         await self._reached(asked, ask)
-        # One that could only read holds nothing any more when it is gone.
-        silent = [
-            each for each in guests if each not in uses and (each.writes(volume_id) or not each.is_over)
+        silent = [each for each in guests if each not in uses]
+        last = [
+            use
+            for each in silent
+            if not each.writes(volume_id) and not each.running.gone.is_set()
+            for use in each.uses.get(volume_id, {}).values()
         ]
-        return _Measured(volume_id, left_bytes, uses, silent)
+        return _Measured(
+            volume_id, left_bytes, uses, [each for each in silent if each.writes(volume_id)], last
+        )
 
     async def _reached(self, guests: list[_Guest], tell: Callable[[_Guest], Awaitable[None]]) -> list[_Guest]:
         """Tell all, and return those that could be told. One that hangs keeps the others waiting for a moment."""
@@ -309,6 +335,9 @@ class VolumeMonitor:
                 async with asyncio.timeout(_HANGS_S):
                     await tell(guest)
             except (AtollError, OSError) as error:
+                if not isinstance(error, TimeoutError):
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(guest.running.gone.wait(), _NOTICED_S)
                 if not guest.is_over:
                     machine_id = guest.running.machine.machine_id
                     _log.warning("machine %s is told the room in its volumes later: %s", machine_id, error)
@@ -364,12 +393,11 @@ def _divided(measured: _Measured, known: frozenset[tuple[int, int]]) -> dict[_Gu
         else:
             mounts[each] = len(each.targets[measured.volume_id])
     sure = not measured.may_lack_any and not any(use.added_bytes for use in measured.missed)
-    sure = sure and measured.nameless().keys() <= known
+    sure = sure and not measured.last and measured.nameless().keys() <= known
     asking = [each for each in mounts if now_s - each.asked_s < _ACTIVE_S] or list(mounts)
     others = sum(mounts.values()) - sum(mounts[each] for each in asking)
     spare_bytes = max(0, room_bytes) // (8 * max(1, others))
-    if room_bytes < _PLENTY_BYTES:
-        spare_bytes = min(spare_bytes, _SPARE_BYTES)
+    spare_bytes = min(spare_bytes, _SPARE_BYTES if room_bytes < _PLENTY_BYTES else _LARGE_SPARE_BYTES)
     part_bytes = (room_bytes - others * spare_bytes) // max(1, sum(mounts[each] for each in asking))
     return {
         each: VolumeRoom(part_bytes if each in asking else spare_bytes, room_bytes, sure) for each in mounts

@@ -20,7 +20,7 @@ const (
 	// roomFresh is how long a mount that is full is taken for full: others may give room up, and nobody tells of it.
 	roomFresh = time.Second
 	// namelessMost is how many files without a name are told one by one, the largest first.
-	namelessMost = 256
+	namelessMost = 1024
 )
 
 // Rooms is what may be added to mounts that others change too; see native/patches/volume-rooms.
