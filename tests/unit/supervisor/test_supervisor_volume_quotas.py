@@ -78,6 +78,13 @@ async def made_with_quota(harness: Harness, quota_mib: int) -> str:
     return volume_id
 
 
+def clock(now_s: float) -> Any:
+    """A clock that stands still until a test moves its ``s``."""
+    made: Any = SimpleNamespace(thread_time=lambda: 0.0, s=now_s)
+    made.monotonic = lambda: made.s
+    return made
+
+
 def rooms_of(harness: Harness, sandbox: dict[str, Any]) -> dict[str, int] | None:
     """What a guest's kernel was told that may be added to its volumes, in MiB."""
     rooms = harness.machine_of(sandbox["sandbox_id"]).rooms
@@ -93,8 +100,7 @@ def ask_for_room(harness: Harness, sandbox: dict[str, Any]) -> None:
 @with_harness
 async def test_what_is_left_of_a_quota_is_divided_among_those_that_may_write(harness: Harness) -> None:
     volume = (await harness.ask("POST", "/v1/volumes", {"name": "data", "quota_mib": 12})).json["volume_id"]
-    now: Any = SimpleNamespace(thread_time=lambda: 0.0, s=1000.0)
-    now.monotonic = lambda: now.s
+    now = clock(1000.0)
     with patch("atoll.supervisor.monitors.volumes.time", now):
         reader = await harness.create(volumes={"/data": {"volume": "data", "read_only": True}})
         one = await harness.create(volumes={"/data": "data"})
@@ -229,8 +235,7 @@ async def test_a_guest_that_only_reads_stops_nobody_when_it_does_not_answer(harn
 async def test_what_there_is_too_much_is_owed_once_and_not_by_each(harness: Harness) -> None:
     volume = await made_with_quota(harness, 2)
     several = [await harness.create(volumes={"/data": "data"}) for _ in range(3)]
-    now: Any = SimpleNamespace(thread_time=lambda: 0.0, s=time.monotonic())
-    now.monotonic = lambda: now.s
+    now = clock(time.monotonic())
 
     def told_bytes() -> list[int]:
         told = [harness.machine_of(each["sandbox_id"]).rooms for each in several]
@@ -260,8 +265,7 @@ async def test_what_there_is_too_much_is_owed_once_and_not_by_each(harness: Harn
 async def test_while_there_is_plenty_those_that_rest_get_more(harness: Harness) -> None:
     await made_with_quota(harness, 800)
     several = [await harness.create(volumes={"/data": "data"}) for _ in range(3)]
-    now: Any = SimpleNamespace(thread_time=lambda: 0.0, s=time.monotonic())
-    now.monotonic = lambda: now.s
+    now = clock(time.monotonic())
     with patch("atoll.supervisor.monitors.volumes.time", now):
         await harness.until(lambda: parts_of(harness, *several) == [(266, True)] * 3)
         now.s += 60
@@ -314,8 +318,7 @@ async def test_a_new_guest_is_told_nothing_while_files_may_have_been_missed_but_
 ) -> None:
     await made_with_quota(harness, 12)
     one = await harness.create(volumes={"/data": "data"})
-    now: Any = SimpleNamespace(thread_time=lambda: 0.0, s=1000.0)
-    now.monotonic = lambda: now.s
+    now = clock(1000.0)
     with patch("atoll.supervisor.monitors.volumes.time", now):
         await harness.until(lambda: parts_of(harness, one) == [(12, True)])
         uses(harness, one, VolumeUse(moved=True, size_bytes=8 * MIB))

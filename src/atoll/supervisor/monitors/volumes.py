@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from atoll.engines import VolumeRoom, VolumeRooms, VolumeUse
@@ -101,6 +102,7 @@ class _Measured:
     """What a measurement of a volume with a quota found.
 
     Attributes:
+        volume_id: The volume.
         left_bytes: What it says is left.
         uses: What guests say that it may have missed, by their mounts.
         silent: Guests that may write and have not said it.
@@ -123,6 +125,7 @@ class _Measured:
         """Whether it may have missed any file: a directory got another name, or a guest does not say."""
         return bool(self.silent) or any(use.moved for use in self.missed)
 
+    @cached_property
     def nameless(self) -> dict[tuple[int, int], int]:
         """What files without a name take, in bytes. Several guests may have one open."""
         found: dict[tuple[int, int], int] = {}
@@ -141,7 +144,7 @@ class _Measured:
         silent = (each for each in self.silent if not each.running.gone.is_set())
         room_bytes = self.left_bytes - sum(each.parts_bytes.get(self.volume_id, 0) for each in silent)
         room_bytes -= sum(use.added_bytes + use.held_bytes for use in self.missed) + sum(
-            self.nameless().values()
+            self.nameless.values()
         )
         if self.may_lack_any:
             # What the guests had together was within the quota.
@@ -291,7 +294,7 @@ class VolumeMonitor:
             asked = [each for each in first if each in marked or not each.writes(volume_id)]
             measured = await self._measured(volume_id, left_bytes, asked + came, first + came)
             rooms, silent = _divided(measured, watched.nameless), measured.silent
-            watched.nameless = frozenset(measured.nameless())
+            watched.nameless = frozenset(measured.nameless)
             waiting = (each for each in measured.uses if each.writes(volume_id) and each not in rooms)
             if any(waiting) or any(_is_endless(use.size_bytes) for use in measured.missed):
                 watched.wanted.set()
@@ -393,7 +396,7 @@ def _divided(measured: _Measured, known: frozenset[tuple[int, int]]) -> dict[_Gu
         else:
             mounts[each] = len(each.targets[measured.volume_id])
     sure = not measured.may_lack_any and not any(use.added_bytes for use in measured.missed)
-    sure = sure and not measured.last and measured.nameless().keys() <= known
+    sure = sure and not measured.last and measured.nameless.keys() <= known
     asking = [each for each in mounts if now_s - each.asked_s < _ACTIVE_S] or list(mounts)
     others = sum(mounts.values()) - sum(mounts[each] for each in asking)
     spare_bytes = max(0, room_bytes) // (8 * max(1, others))
