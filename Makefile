@@ -11,7 +11,7 @@ help:
 	@echo "make test    check, then integration and end-to-end tests, as root and as an ordinary user"
 	@echo "make lock    the newest Python packages to develop and test with, into scripts/locks"
 	@echo "make native-check   our changes applied to gVisor and checked by Go; VERSION=... names another gVisor (minutes)"
-	@echo "make soak    crashes at random moments, then at every step of every operation; an hour of sandboxes that come and go; a hundred real programs; policies at random on the wire, and fuzzing (hours)"
+	@echo "make soak    what takes too long for make test, hours; ONLY=churn runs one of its parts, an hour at most"
 	@echo "make bench   the numbers of SPECIFICATION.md, measured here"
 	@echo "make dist    the wheels of atoll, for this processor and for any, and of atoll-base (the ready-made image), in dist/"
 	@echo "make docs    the site of the documentation, in dist/docs; needs nothing but Python"
@@ -34,10 +34,6 @@ check: install
 	@$(BIN)/python scripts/checks.py $(ONLY)
 
 test:
-	@scripts/stage "Debian packages" scripts/deps tests
-	@scripts/stage "install" $(MAKE) --no-print-directory install
-	@scripts/stage "check" $(MAKE) --no-print-directory check
-	@scripts/stage "docs" $(MAKE) --no-print-directory docs
 	@scripts/test-all
 
 lock:
@@ -47,15 +43,7 @@ native-check:
 	@$(PYTHON) scripts/native_check.py $(VERSION)
 
 soak: deps install
-	@$(BIN)/python -m tests.crash
-	@$(BIN)/python -m tests.crash --unattended --rounds 1000
-	@$(BIN)/python -m tests.crash.points
-	@$(BIN)/python -m tests.churn --seconds 3600 --live 50
-	@$(BIN)/python -m tests.churn.pages --seconds 3600 --live 4
-	@$(BIN)/python -m tests.compat
-	@$(BIN)/pytest tests/compat/soak_code.py
-	@$(BIN)/python -m tests.security.egress --minutes 10
-	@$(BIN)/python scripts/fuzz.py --seconds 60
+	@$(BIN)/python scripts/soak.py $(ONLY)
 
 bench: deps install
 	@$(BIN)/python -m bench

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 # Longer than anything takes on a busy machine.
-BOUND_S = 120.0
+BOUND_S = 60.0
 _LOOK_S = 0.05
 
 

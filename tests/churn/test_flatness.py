@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.churn.flatness import grown
-
-pytestmark = pytest.mark.once
 
 MIB = 1 << 20
 FLAT = {"pid": 7.0, "memory": 50.0 * MIB, "mounts": 30.0, "rows of snapshots": 1.0}

@@ -9,6 +9,8 @@ import pytest
 
 from tests.crash.__main__ import play
 
+pytestmark = pytest.mark.twice
+
 # Each kind of step of each operation has its kill in tests/crash/points; `make soak` plays many more rounds.
 _ROUNDS = 100 if os.geteuid() == 0 else 40
 _UNATTENDED_ROUNDS = 3 if os.geteuid() == 0 else 1

@@ -7,7 +7,7 @@ import time
 from atoll import Sandbox
 from atoll.errors import NotFoundError
 
-BOUND_S = 120.0
+BOUND_S = 60.0
 
 
 def until_listening(box: Sandbox, port: int) -> None:

@@ -17,8 +17,6 @@ from tests.waiting import until as wait_until
 
 from atoll import Sandbox, Terminal, TerminalSize
 
-pytestmark = pytest.mark.once
-
 LEAVE = b"\x10\x11"
 
 
@@ -59,7 +57,7 @@ def test_a_shell_is_gone_on_with_left_by_its_keys_and_ended_by_its_own_exit(work
         until(ours, b"ready")  # what it wrote before
         os.write(ours, b"echo $X, $(stty size)\r")
         until(ours, b"kept, 30 100")
-        os.write(ours, b"sh -c 'echo run$((1 + 1))ning; sleep 1000'\r")
+        os.write(ours, b"sh -c 'echo run$((1 + 1))ning; exec sleep 1000'\r")
         until(ours, b"run2ning")
         os.write(ours, b"\x03")  # Ctrl-C is the program's
         os.write(ours, b"echo in''terrupted\r")

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from tests.e2e.command_line import LONG_S, atoll, said, started, until
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture(scope="module")
 def play(module_home: Path) -> Iterator[str]:

@@ -6,12 +6,9 @@ import json
 import re
 from pathlib import Path
 
-import pytest
 from tests.e2e.command_line import atoll, said
 
 from atoll import Keys, Teams
-
-pytestmark = pytest.mark.once
 
 
 def test_an_operator_makes_a_team_a_key_and_ends_both(home: Path) -> None:

@@ -17,25 +17,21 @@ from tests.adapters.libraries import run_cases
 from tests.e2e.server import Server
 from tests.sdks.installed import javascript_sdk
 
-from atoll import CodeOutput, Sandbox, Templates
+from atoll import CodeOutput, Sandbox
 from atoll.errors import CodeFailedError, DeadlineError, InvalidSpecError, NotFoundError, UnsupportedError
 from atoll.toolkits import install
-from atoll.toolkits.code import NAME, spec
-from atoll.toolkits.code.template import CONTEXT
+from atoll.toolkits.code import NAME
 
 # The template takes a minute on a quiet machine.
 pytestmark = pytest.mark.timeout(1500)
-LONG_S = 240.0
+LONG_S = 90.0
 
 
 @pytest.fixture(scope="module")
-def template(module_home: Path, whole: bool) -> str:
-    """The template as users get it, or, for what needs no more, with Python alone."""
+def template(module_home: Path) -> str:
+    """The template as users get it."""
     del module_home
-    if whole:
-        install(NAME, public=True)
-    else:
-        Templates.build(spec(bare=True), NAME, public=True, context=CONTEXT)
+    install(NAME, public=True)
     return NAME
 
 
@@ -85,7 +81,6 @@ def test_the_sandboxs_variables_and_those_of_one_run_are_there(sandbox: Sandbox)
     assert sandbox.code.run(asked, timeout_s=LONG_S).stdout == "hello None\n"
 
 
-@pytest.mark.once
 def test_other_languages_have_contexts_of_their_own(sandbox: Sandbox) -> None:
     sandbox.code.run("const x: number = 41;", language="typescript", timeout_s=LONG_S).check()
     assert sandbox.code.run("x + 1", language="javascript", timeout_s=LONG_S).text == "42"
@@ -124,7 +119,6 @@ def test_a_sandbox_without_the_template_says_what_to_do(module_home: Path) -> No
         plain.code.run("1")
 
 
-@pytest.mark.once
 def test_charts_pictures_and_data_frames_are_shown_as_such(sandbox: Sandbox) -> None:
     drawn = "import matplotlib.pyplot as plt\nplt.plot([1, 2], [3, 4])\nplt.title('steep')\nplt.show()"
     [figure] = sandbox.code.run(drawn, timeout_s=LONG_S).check().outputs
@@ -137,7 +131,6 @@ def test_charts_pictures_and_data_frames_are_shown_as_such(sandbox: Sandbox) -> 
     assert frame.html is not None
 
 
-@pytest.mark.once
 def test_e2bs_code_interpreter_works_unchanged(
     template: str, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,7 +156,6 @@ def test_e2bs_code_interpreter_works_unchanged(
         theirs.kill()
 
 
-@pytest.mark.once
 def test_a_model_runs_code_by_mcp(template: str, module_home: Path) -> None:
     arguments = ["-P", "-m", "atoll.mcp", "--template", template, "--sandbox", "notebook"]
     environment = {**os.environ, "ATOLL_HOME": str(module_home)}
@@ -187,7 +179,6 @@ def test_a_model_runs_code_by_mcp(template: str, module_home: Path) -> None:
     assert "ZeroDivisionError" in error
 
 
-@pytest.mark.once
 @pytest.mark.skipif(os.getuid() != 0, reason="the clients of JavaScript run as root only")
 def test_e2bs_code_interpreter_for_javascript_works_unchanged(template: str, server: Server) -> None:
     del template
@@ -204,7 +195,6 @@ def test_e2bs_code_interpreter_for_javascript_works_unchanged(template: str, ser
     assert json.loads(done.stdout) == ["40", ["said\n"], "ZeroDivisionError", "/tmp"]
 
 
-@pytest.mark.once
 def test_agents_of_smolagents_run_their_code_in_it(template: str, tmp_path: Path) -> None:
     del template
     run_cases("smolagents", "smolagents==1.26.0", tmp_path=tmp_path)

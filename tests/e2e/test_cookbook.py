@@ -12,8 +12,6 @@ import pytest
 
 from atoll import Sandbox, Snapshots, Volumes
 
-pytestmark = pytest.mark.once
-
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [
     page

@@ -11,8 +11,6 @@ import pytest
 from tests import homes
 from tests.snippets import Snippet, snippets
 
-pytestmark = pytest.mark.once
-
 # Their pages are whole programs, each with its output: test_cookbook.py runs them.
 PROGRAMS = ("cookbook", "coming-from")
 # What a reader has when he comes to a page. README's own example has a test in test_examples.py.

@@ -8,7 +8,7 @@ from e2b.sandbox.commands.command_handle import PtySize
 
 BOUND_S = 60
 # Files that are run beside this one may have the port for as long as their tests take.
-pytestmark = [pytest.mark.once, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.fixture

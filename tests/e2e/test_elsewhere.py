@@ -19,8 +19,6 @@ from tests.e2e.server import serving
 from atoll import Keys, Teams
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.once
-
 CLIENT = '''
 import asyncio, os, socket, sys, threading
 from pathlib import Path

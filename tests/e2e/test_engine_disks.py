@@ -19,6 +19,8 @@ from atoll.errors import HostError
 from atoll.host import Home, find_holder, is_host_root
 from atoll.host.namespaces.userns import own_ranges
 
+pytestmark = pytest.mark.twice
+
 OWNED = ("/home/user", "/workspace", "~/.bashrc", "/etc/shadow", "/usr/bin/chage", "/usr/bin/sudo")
 CRASH_S = 60.0
 

@@ -19,7 +19,7 @@ from tests.registry.programs import busybox, musl
 from atoll import Images, Limits, Sandbox, Snapshots, Volumes
 from atoll.errors import FileMissingError, ImageNotFoundError, InUseError, InvalidSpecError
 
-BOUND_S = 120.0
+BOUND_S = 60.0
 PASSWD = b"root:x:0:0:root:/root:/bin/sh\napp:x:1000:1000::/home/app:/bin/sh\n"
 GROUP = b"root:x:0:\napp:x:1000:\nstaff:x:50:\n"
 

@@ -23,7 +23,7 @@ from mcp_types import ImageContent, TextContent, TextResourceContents
 from atoll import Sandbox
 from atoll.errors import SandboxNotFoundError
 
-pytestmark = [pytest.mark.once, pytest.mark.anyio]
+pytestmark = pytest.mark.anyio
 ARGUMENTS = ["-P", "-m", "atoll.mcp"]
 ANSWER_S = 240
 PNG = base64.b64decode(

@@ -16,7 +16,7 @@ from tests.e2e.command_line import atoll
 from atoll import AsyncSandbox, Sandbox
 from atoll.errors import FileMissingError, InvalidSpecError, StateError, UnsupportedError
 
-pytestmark = [pytest.mark.once, pytest.mark.anyio]
+pytestmark = pytest.mark.anyio
 SERVER = Path(__file__).with_name("mcp_server.py")
 COMMAND = ["python3", "server.py"]
 ANSWER_S = 240

@@ -16,6 +16,8 @@ from tests import homes
 
 from atoll import NO_LIMIT, AtollError, Limits, Sandbox
 
+pytestmark = pytest.mark.twice
+
 PROGRAM = Path(__file__).with_name("posix")
 TOP = "/workspace/posix"
 CHECKS = 240

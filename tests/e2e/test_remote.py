@@ -43,8 +43,6 @@ from atoll.errors import (
 )
 from atoll.types import BuildLine, CopyStep, EnvStep, RunStep, TemplateSpec, WorkdirStep
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture(scope="module", params=["here", "far"])
 def place(

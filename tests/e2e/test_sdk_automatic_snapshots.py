@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import pytest
 from tests.e2e.command_line import said
 from tests.homes import kill_machines
 from tests.waiting import until
@@ -20,7 +19,6 @@ def made_of(sandbox: Sandbox) -> list[SnapshotInfo]:
     return Snapshots.list(sandbox=sandbox.id)
 
 
-@pytest.mark.once
 def test_what_works_gets_new_ones_and_loses_old_ones_and_what_waits_gets_none(home: Path) -> None:
     del home
     with (
@@ -53,7 +51,6 @@ def test_what_works_gets_new_ones_and_loses_old_ones_and_what_waits_gets_none(ho
         assert busy.info().snapshot_failed is None
 
 
-@pytest.mark.once
 def test_an_engine_that_was_killed_comes_back_with_the_newest_snapshots_memory_unasked(home: Path) -> None:
     lifecycle = Lifecycle(snapshot_every_s=1)
     with Sandbox.create(name="work", lifecycle=lifecycle, on_crash="rollback") as sandbox:

@@ -16,8 +16,6 @@ from atoll import Sandbox, Teams
 from atoll.errors import InvalidSpecError, TeamNotFoundError
 from atoll.types import HOST_NAME, Policy, Rule
 
-pytestmark = pytest.mark.once
-
 HOLDS = """
 import pathlib, socket, sys
 with socket.create_connection(("host.atoll.internal", int(sys.argv[1]))) as connection:

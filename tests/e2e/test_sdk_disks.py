@@ -10,9 +10,12 @@ import sqlite3
 import time
 from pathlib import Path
 
+import pytest
 from tests.e2e.counter import count, start_counter
 
 from atoll import Sandbox, Snapshots, Supervisor
+
+pytestmark = pytest.mark.twice
 
 # More than a fork copies while the guest runs, where it can freeze instead.
 MUCH = "head -c 80M /dev/zero | tr '\\0' x >/workspace/much; echo before >/workspace/file"

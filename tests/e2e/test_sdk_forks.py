@@ -8,10 +8,13 @@ import os
 import time
 from pathlib import Path
 
+import pytest
 from tests.e2e.counter import BOUND_S
 
 from atoll import Sandbox, Snapshots
 from atoll.host import Home, find_holder
+
+pytestmark = pytest.mark.twice
 
 PORT = 7300
 BLOCK_BYTES = 64 << 20

@@ -7,8 +7,6 @@ import pytest
 
 from atoll import GitError, InvalidSpecError, Sandbox
 
-pytestmark = pytest.mark.once
-
 ADA = "Ada <ada@example.com>"
 
 

@@ -12,6 +12,8 @@ from tests.waiting import until
 from atoll import Limits, Sandbox
 from atoll.errors import EngineError
 
+pytestmark = pytest.mark.twice
+
 # It takes what it gets, again and again.
 FILLS = """
 file, block = open("full", "ab", buffering=0), bytes(1 << 20)

@@ -19,6 +19,8 @@ from tests.waiting import until
 from atoll import Sandbox, Snapshots, Terminal, TerminalSize
 from atoll.errors import FileDeniedError
 
+pytestmark = pytest.mark.twice
+
 PROGRAM = Path(state_keeper.__file__).read_text()
 HELD = {
     "tcp": "word",

@@ -22,6 +22,8 @@ from atoll import (
 )
 from atoll.host import Home, cgroup_root
 
+pytestmark = pytest.mark.twice
+
 FORKS = """
 import os, time
 made = 0

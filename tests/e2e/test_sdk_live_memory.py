@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
 from tests.e2e import memory_stamper
 from tests.e2e.counter import BOUND_S
 
 from atoll import Sandbox, Snapshots
+
+pytestmark = pytest.mark.twice
 
 # A fork freezes the layer of a sandbox that has changed more than 64 MiB, where layers are frozen at all.
 FREEZING_BYTES = 70_000_000

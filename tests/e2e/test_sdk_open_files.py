@@ -11,6 +11,8 @@ import pytest
 
 from atoll import Process, Sandbox
 
+pytestmark = pytest.mark.twice
+
 PATIENCE_S = 120.0
 # More than a fork copies while the guest runs, where it can freeze instead.
 BIG = 80_000_000

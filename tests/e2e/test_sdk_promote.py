@@ -11,6 +11,8 @@ from tests.e2e.counter import count, start_counter
 from atoll import AtollError, Limits, Sandbox, SandboxNotFoundError, SnapshotInfo, Snapshots, UnpluggedError
 from atoll.errors import InvalidSpecError, NameTakenError
 
+pytestmark = pytest.mark.twice
+
 _STATES = [("running", "running"), ("paused", "suspended"), ("suspended", "paused")]
 
 

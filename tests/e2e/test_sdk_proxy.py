@@ -24,8 +24,6 @@ from atoll.errors import InvalidSpecError
 from atoll.secrets import home_authority
 from atoll.types import Policy, Rule, UpstreamProxy
 
-pytestmark = pytest.mark.once
-
 PASSWORD = "pr0xy-of-the-tests-3141592653"
 LOGIN = base64.b64encode(f"ann:{PASSWORD}".encode())
 

@@ -11,10 +11,7 @@ from tests.waiting import BOUND_S
 
 from atoll import Sandbox
 
-pytestmark = [
-    pytest.mark.once,
-    pytest.mark.skipif(platform.machine() != "x86_64", reason="the program is for x86-64"),
-]
+pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the program is for x86-64")
 SECONDS = 5
 
 

@@ -15,6 +15,8 @@ from tests.e2e.counter import BOUND_S
 
 from atoll import Sandbox, Snapshots
 
+pytestmark = pytest.mark.twice
+
 CLOCK_S = 0.1
 OWN = {
     "urandom": "head -c 16 /dev/urandom | base64",

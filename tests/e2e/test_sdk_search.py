@@ -8,8 +8,6 @@ import pytest
 
 from atoll import AsyncSandbox, FileDeniedError, FileTakenError, InvalidSpecError, Sandbox
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture(scope="module")
 def sandbox(module_home: Path) -> Iterator[Sandbox]:

@@ -16,6 +16,8 @@ from atoll import Sandbox, Supervisor
 from atoll.errors import FileMissingError
 from atoll.types import HOST_NAME, Policy
 
+pytestmark = pytest.mark.twice
+
 # In Python: the address of a name stands for it, and the policy resets a connection to a port that it does not expose.
 LOOK = f"""
 import fcntl, socket

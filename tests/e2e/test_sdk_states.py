@@ -22,6 +22,8 @@ from atoll import (
 )
 from atoll.errors import ImagePullError, InUseError, NameTakenError, SnapshotNotFoundError
 
+pytestmark = pytest.mark.twice
+
 
 def test_a_paused_sandbox_goes_on_at_its_next_use(module_home: Path) -> None:
     with Sandbox.create() as sandbox:

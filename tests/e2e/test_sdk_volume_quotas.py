@@ -15,6 +15,8 @@ from tests.waiting import until
 from atoll import Process, QuotaError, Sandbox, VolumeMount, Volumes
 from atoll.host import Home
 
+pytestmark = pytest.mark.twice
+
 MIB = 1 << 20
 FULL = "No space left on device"
 # What is added between a measurement and the telling is not counted: see docs/design/volumes.md.

@@ -17,6 +17,8 @@ from tests.e2e.command_line import atoll, said
 from atoll import InvalidSpecError, Limits, NotFoundError, Sandbox, VolumeMount, Volumes
 from atoll.errors import FileError, FileMissingError
 
+pytestmark = pytest.mark.twice
+
 PATIENCE_S = 120.0
 
 # Opens files of a volume in all ways, says so, and tells what has become of them when it is asked.

@@ -12,9 +12,7 @@ from tests.e2e.server import Server
 from atoll import Keys, Sandbox, Teams
 from atoll.types import EgressPolicy, Policy
 
-pytestmark = pytest.mark.once
-
-WAIT_S = 120.0
+WAIT_S = 60.0
 GIVEN = {"denyOut": ["192.0.2.0/24"]}
 ALL = {"denyOut": ["0.0.0.0/0"]}
 

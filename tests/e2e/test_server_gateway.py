@@ -27,7 +27,7 @@ from atoll.errors import StateError
 from atoll.secrets import home_authority
 from atoll.server.tokens import Tokens, read_secret
 
-BOUND_S = 120.0
+BOUND_S = 60.0
 PORT = 8000
 AGENT = 49983
 

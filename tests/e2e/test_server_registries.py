@@ -21,8 +21,6 @@ from tests.waiting import until
 
 from atoll import Quotas, Teams
 
-pytestmark = pytest.mark.once
-
 PASSWORD = "the-password-that-nobody-finds"
 NAME = "ghost.example/app:1"
 

@@ -11,8 +11,6 @@ from tests.e2e.server import Server
 
 from atoll import Keys, Secrets, Teams
 
-pytestmark = pytest.mark.once
-
 WAIT_S = 60.0
 VALUE = "hunter2-of-the-api"
 

@@ -23,8 +23,6 @@ from tests.waiting import BOUND_S, until
 
 from atoll import Sandbox as Local
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture(autouse=True)
 def client(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

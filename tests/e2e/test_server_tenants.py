@@ -22,8 +22,6 @@ from atoll import Keys, Quotas, Sandbox, Snapshots, Teams, Templates, Volumes
 from atoll.errors import InUseError, QuotaError
 from atoll.types import key_id_of
 
-pytestmark = pytest.mark.once
-
 ANSWER_S = 120.0
 MISSING = {
     "sandbox_id": "nothing0nothing0noth",

@@ -22,9 +22,7 @@ from tests.e2e.server import Server, serving
 from atoll import Sandbox
 from atoll.server.tokens import Tokens, read_secret
 
-pytestmark = pytest.mark.once
-
-BOUND_S = 120.0
+BOUND_S = 60.0
 DOMAIN = "sbx.test"
 
 

@@ -14,8 +14,6 @@ from tests.e2e.server import Server
 
 from atoll import Keys, Teams
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture(autouse=True)
 def variables(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

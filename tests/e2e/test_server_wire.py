@@ -14,8 +14,6 @@ from tests.e2e.server import Server
 
 from atoll import Keys, Quotas, Teams
 
-pytestmark = pytest.mark.once
-
 WAIT_S = 60.0
 NOBODY = "a" * 20
 

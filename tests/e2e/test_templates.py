@@ -38,7 +38,7 @@ from atoll.types import (
     WorkdirStep,
 )
 
-BOUND_S = 120.0
+BOUND_S = 60.0
 SERVE = "exec /bin/busybox httpd -f -p 8000 -h /srv/site"
 ASK = "/bin/busybox wget -q -O - http://127.0.0.1:8000/page"
 

@@ -15,7 +15,6 @@ from atoll import AsyncSandbox, Sandbox
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
 from atoll.tools import Tools, for_sandbox
 
-pytestmark = pytest.mark.once
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )

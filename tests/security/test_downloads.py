@@ -13,6 +13,8 @@ from atoll import NO_LIMIT, Limits, Sandbox
 from atoll.errors import FileError
 from tests.e2e.command_line import atoll
 
+pytestmark = pytest.mark.twice
+
 LAY_OUT = """
 import os
 os.makedirs("/home/user/bait")

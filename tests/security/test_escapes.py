@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from atoll import NO_LIMIT, Limits, Sandbox
+
+pytestmark = pytest.mark.twice
 
 PROBE = Path(__file__).with_name("escape_probe.py").read_text()
 MARK = "atoll-was-here-93c1"

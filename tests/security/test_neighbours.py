@@ -18,6 +18,8 @@ from atoll.host import Home, children_by_parent
 from tests.crash.victims import engines
 from tests.waiting import until
 
+pytestmark = pytest.mark.twice
+
 LIMITS = Limits(memory_mib=400, processes=200, open_files=1000, disk_mib=48, files=2000)
 ROUNDS = 12
 

@@ -16,6 +16,8 @@ import pytest
 from atoll import Sandbox
 from atoll.host import Home
 
+pytestmark = pytest.mark.twice
+
 PROBE = Path(__file__).with_name("reach_probe.py").read_text()
 MARK = "only-the-host-has-this-7f3a"
 _PORTS = 4000

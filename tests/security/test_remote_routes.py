@@ -23,8 +23,6 @@ from atoll.server.remote.operations import CLOSED_TO_CLIENTS, OPERATIONS, Operat
 from atoll.supervisor.api.openapi import described
 from tests.e2e.server import Server
 
-pytestmark = pytest.mark.once
-
 ANSWER_S = 120.0
 NOTHING = "nothing0nothing0noth"
 BODIES: dict[tuple[str, str], dict[str, Any]] = {

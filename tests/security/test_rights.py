@@ -14,6 +14,8 @@ from atoll import Sandbox, Supervisor
 from atoll.host import Home
 from tests.homes import processes_of
 
+pytestmark = pytest.mark.twice
+
 # What a supervisor never needs; see atoll.host.rights.
 GIVEN_AWAY = {"sys_module": 16, "sys_rawio": 17, "sys_boot": 22, "sys_time": 25, "bpf": 39}
 _CORE_FILES = 4  # RLIMIT_CORE

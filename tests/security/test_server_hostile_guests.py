@@ -13,9 +13,7 @@ from atoll import Sandbox
 from tests.e2e.listening import until_listening
 from tests.e2e.server import Server
 
-pytestmark = pytest.mark.once
-
-BOUND_S = 120.0
+BOUND_S = 60.0
 PORT = 8000
 SOCKET = (
     "Upgrade: websocket",

@@ -13,7 +13,9 @@ import pytest
 from atoll import Supervisor
 from tests.e2e.server import Server
 
-BOUND_S = 120.0
+pytestmark = pytest.mark.twice
+
+BOUND_S = 60.0
 
 
 def status_of(pid: int) -> dict[str, str]:

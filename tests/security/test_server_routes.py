@@ -26,8 +26,6 @@ from atoll.server.settings import Settings
 from atoll.server.tokens import Tokens
 from tests.e2e.server import Server
 
-pytestmark = pytest.mark.once
-
 ANSWER_S = 120.0
 OPEN = {"/health", "/openapi.json", "/docs"}
 SIGNED = ("/uploads/", "/volumecontent/")

@@ -13,9 +13,7 @@ from atoll import Sandbox
 from tests.e2e.listening import until_listening
 from tests.e2e.server import Server
 
-pytestmark = pytest.mark.once
-
-BOUND_S = 120.0
+BOUND_S = 60.0
 PORT = 8000
 LAST = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 RECORDER = """

@@ -16,9 +16,7 @@ from atoll import Keys, Sandbox, Teams, Templates
 from atoll.types import Quotas
 from tests.e2e.server import Server, serving
 
-pytestmark = pytest.mark.once
-
-BOUND_S = 120.0
+BOUND_S = 60.0
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,11 @@ def test_the_readme_has_at_most_120_lines() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 120
 
 
+def test_the_readme_names_both_commands_for_a_fresh_checkout_near_its_top() -> None:
+    top = (ROOT / "README.md").read_text().splitlines()[:50]
+    assert {line.partition("#")[0].strip() for line in top} >= {"make demo", "make test"}
+
+
 def test_every_line_of_prose_has_at_most_100_characters() -> None:
     long = [
         f"{page.relative_to(ROOT)}:{number}: {len(line)}"

@@ -102,6 +102,21 @@ def is_command(node: Function) -> bool:
     return any("command" in ast.unparse(decorator) for decorator in node.decorator_list)
 
 
+def test_at_most_260_tests_run_as_root_and_as_an_ordinary_user() -> None:
+    twice = 0
+    for path in PYTHON:
+        if path.parts[0] != "tests" or "pytest.mark.twice" not in text(path):
+            continue
+        tests = [each for each in nodes(path) if isinstance(each, Function) and each.name.startswith("test_")]
+        whole = re.search(r"^pytestmark = .*mark\.twice", text(path), re.MULTILINE)
+        twice += len(tests if whole else [each for each in tests if is_marked(each, "twice")])
+    assert 0 < twice <= 260
+
+
+def is_marked(node: Function, mark: str) -> bool:
+    return any(ast.unparse(each) == f"pytest.mark.{mark}" for each in node.decorator_list)
+
+
 def test_source_files_have_at_most_500_lines() -> None:
     assert too_long(SOURCES, 500) == []
 

@@ -26,6 +26,8 @@ from atoll.testing import PATIENCE_S, EngineConformance, PrestartedConformance, 
 from atoll.types import Limits
 from tests.integration.engines.workshop import GvisorWorkshop
 
+pytestmark = pytest.mark.twice
+
 # The host's own mount is setuid, and to an ordinary user's namespace its owner is nobody; a copy is not.
 LOOK = """
 echo caps $(grep CapEff /proc/self/status) > /seen

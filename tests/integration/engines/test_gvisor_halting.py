@@ -17,6 +17,8 @@ from atoll.errors import EngineError
 from atoll.host import children_by_parent, continue_process, start_ticks
 from tests.waiting import until
 
+pytestmark = pytest.mark.twice
+
 # Each process makes more of its kind as long as it runs.
 GROWS = """
 import os, time

@@ -8,9 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from atoll.host import Home, end_holder, ensure_holder, find_holder, is_host_root, kill_process, process_alive
 from tests.integration.host.conftest import Inside, run_inside
+
+pytestmark = pytest.mark.twice
 
 
 def test_a_home_has_one_holder_however_many_ask_at_once(host_home: Home) -> None:

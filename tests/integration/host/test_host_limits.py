@@ -4,8 +4,12 @@ import asyncio
 import subprocess
 import time
 
+import pytest
+
 from atoll.host import Home, cgroup_root, check_host
 from atoll.types import Limits
+
+pytestmark = pytest.mark.twice
 
 
 def test_this_host_is_fit_for_sandboxes(host_home: Home) -> None:

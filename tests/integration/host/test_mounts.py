@@ -2,7 +2,11 @@ from __future__ import annotations
 
 import errno
 
+import pytest
+
 from tests.integration.host.conftest import Inside
+
+pytestmark = pytest.mark.twice
 
 _OVERLAY = """
 top = home.layers / "test"

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import pytest
+
 from tests.integration.host.conftest import Inside
+
+pytestmark = pytest.mark.twice
 
 _SOCKETS = """
 import socket

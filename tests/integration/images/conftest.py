@@ -35,10 +35,10 @@ def shared(images_holder: Holder) -> Path:
 
 
 async def build(directory: Path) -> None:
-    """Build ``base`` unless it is there; leave word of what was reported."""
+    """Build ``base`` unless it is there or another process builds it; leave word of what was reported."""
     reports: list[Progress] = []
     await Images(directory).ensure("base", reports.append)
-    if reports:
+    if len(reports) > 1:  # the one report of a build elsewhere is that it is waited for
         (directory.parent / "progress.json").write_bytes(msgspec.json.encode(reports))
 
 

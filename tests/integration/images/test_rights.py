@@ -17,8 +17,6 @@ from atoll.errors import AtollError, ImageNotFoundError, ImagePullError
 from atoll.images import Image
 from atoll.types import ImageAccess, RegistryLogin
 
-pytestmark = pytest.mark.once
-
 PASSWORD = "hunter2-of-the-team"
 RIGHT = RegistryLogin(username="me", password=PASSWORD)
 WRONG = RegistryLogin(username="me", password="a-guess-of-somebody")

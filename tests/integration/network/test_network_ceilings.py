@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from http.client import HTTPException
 
 import dns.rcode
-import pytest
 from tests.integration.network.nameserver import knowing
 from tests.integration.network.test_network_inspection import GOOD, NAMES, OTHER, Place, eventually, place_of
 from tests.integration.network.test_network_policies import address_of, echoes, lookup
@@ -19,8 +18,6 @@ from tests.integration.network.web import browsing
 from atoll.network import Grant
 from atoll.policy import EVERYTHING
 from atoll.types import Policy, Rule
-
-pytestmark = pytest.mark.once
 
 
 def bound(

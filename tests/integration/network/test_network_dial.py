@@ -13,6 +13,8 @@ from atoll.network import Link, Links, netlink
 from atoll.network.addresses import GUEST_ADDRESS, INTERFACE_INDEX
 from atoll.network.netlink import ACK, Message, NetlinkSocket, attribute
 
+pytestmark = pytest.mark.twice
+
 
 async def test_a_dialled_port_of_the_guest_answers(testbed: NetworkTestbed) -> None:
     async with testbed.guest() as guest:

@@ -23,8 +23,6 @@ from atoll.network.spending import Spending
 from atoll.secrets import Authority, home_authority
 from atoll.types import EgressDecision, Inject, Policy, RateLimit, Rule
 
-pytestmark = pytest.mark.once
-
 GOOD, OTHER = "api.example.com", "other.example.com"
 NAMES = {GOOD: PUBLIC, OTHER: PUBLIC}
 

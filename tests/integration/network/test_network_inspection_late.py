@@ -7,7 +7,6 @@ import os
 import socket
 import sys
 
-import pytest
 from tests.integration.network.nameserver import knowing
 from tests.integration.network.test_network_inspection import GOOD, NAMES, eventually, place_of
 from tests.integration.network.test_network_policies import address_of
@@ -16,8 +15,6 @@ from tests.integration.network.web import browsing
 
 from atoll.network import EdgeProgram, Grant, Inspection, Kept
 from atoll.types import Policy, Rule
-
-pytestmark = pytest.mark.once
 
 # The first one asks for a connection and dies; the next one notes all that it is told.
 DYING_EDGE = """

@@ -5,12 +5,15 @@ import socket
 import struct
 from pathlib import Path
 
+import pytest
 from tests.integration.network.testbed import PATIENCE_S, Guest, NetworkTestbed, nowhere, reset_comes, serving
 
 from atoll.host import in_netns
 from atoll.network import Flow, Links, edge
 from atoll.network.edge import Pins
 from atoll.network.flows import challenge
+
+pytestmark = pytest.mark.twice
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 

@@ -18,8 +18,6 @@ from tests.integration.network.testbed import PUBLIC, Guest, NetworkTestbed, now
 from atoll.network import Links
 from atoll.types import HOST_NAME, EgressDecision, Policy, Rule
 
-pytestmark = pytest.mark.once
-
 GOOD = "api.example.com"
 NAMES = {GOOD: PUBLIC, "evil.example.net": PUBLIC, "inside.example.com": "10.9.9.9", "six.example.com": "::1"}
 

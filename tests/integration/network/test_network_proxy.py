@@ -20,8 +20,6 @@ from tests.integration.network.web import browsing
 from atoll.network import Grant
 from atoll.types import EgressDecision, Policy, Rule, UpstreamProxy
 
-pytestmark = pytest.mark.once
-
 GOOD, OTHER = "api.example.com", "other.example.com"
 both = pytest.mark.parametrize("scheme", ["http", "socks5"])
 

@@ -11,6 +11,8 @@ from tests.integration.snapshots.disks import Disks
 
 from atoll.errors import HostError
 
+pytestmark = pytest.mark.twice
+
 
 def everything(tree: Path) -> list[tuple[str, int]]:
     """Each path below a directory, with its change time."""

@@ -10,7 +10,10 @@ import stat
 import time
 from pathlib import Path
 
+import pytest
 from tests.integration.snapshots.disks import Disks
+
+pytestmark = pytest.mark.twice
 
 MIB = 1 << 20
 

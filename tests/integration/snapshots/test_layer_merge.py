@@ -15,6 +15,8 @@ from tests.integration.snapshots.test_layer_copy import seen
 from atoll.errors import InternalError
 from atoll.snapshots import Stack, new_layer_id
 
+pytestmark = pytest.mark.twice
+
 REFUSED = (errno.EXDEV, errno.ENOTEMPTY, errno.EINVAL, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.EPERM)
 
 

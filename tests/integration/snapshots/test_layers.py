@@ -15,6 +15,8 @@ from tests.integration.snapshots.disks import Disks
 from atoll.errors import HostError, InternalError
 from atoll.host import remove_tree
 
+pytestmark = pytest.mark.twice
+
 
 def test_the_same_writable_layer_comes_back_after_an_unmount(disks: Disks) -> None:
     root = disks.start("a")

@@ -12,8 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from tests.security.egress.agreement import agree, cases
 from tests.security.egress.ground import Yard
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture(scope="module")
 def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:

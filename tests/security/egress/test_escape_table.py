@@ -9,8 +9,6 @@ import pytest
 from tests.security.egress import rows_bodies, rows_lasting, rows_places, rows_requests, rows_tls
 from tests.security.egress.ground import Ground, Yard
 
-pytestmark = pytest.mark.once
-
 ROWS = [*rows_requests.ROWS, *rows_tls.ROWS, *rows_bodies.ROWS, *rows_places.ROWS, *rows_lasting.ROWS]
 
 

@@ -14,8 +14,6 @@ from atoll.sdk import _hangup
 from atoll.sdk._bridge import Bridge
 from atoll.sdk._server import Server
 
-pytestmark = pytest.mark.once
-
 MANY_OPEN = """
 import atexit, socket
 from atoll.sdk._bridge import Bridge

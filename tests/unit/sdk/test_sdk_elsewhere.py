@@ -14,7 +14,6 @@ from atoll.errors import UnsupportedError
 from atoll.host import binaries
 
 PRETENDED = Path(__file__).parents[2] / "pretended.py"
-pytestmark = pytest.mark.once
 
 
 def run(system: str, code: str, *arguments: str, config: Path) -> subprocess.CompletedProcess[str]:

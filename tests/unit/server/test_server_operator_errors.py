@@ -17,7 +17,7 @@ from atoll.server.certificates import certificates, check_pair
 from atoll.server.environment import check_env_file, client_variables, tell
 from atoll.server.settings import Settings
 
-BOUND_S = 120.0
+BOUND_S = 60.0
 
 
 @pytest.mark.parametrize(
