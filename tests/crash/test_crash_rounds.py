@@ -12,8 +12,8 @@ from tests.crash.__main__ import play
 pytestmark = pytest.mark.twice
 
 # Each kind of step of each operation has its kill in tests/crash/points; `make soak` plays many more rounds.
-_ROUNDS = 100 if os.geteuid() == 0 else 40
-_UNATTENDED_ROUNDS = 3 if os.geteuid() == 0 else 1
+_ROUNDS = 50 if os.geteuid() == 0 else 25
+_UNATTENDED_ROUNDS = 2 if os.geteuid() == 0 else 1
 
 
 @pytest.mark.timeout(1800)
