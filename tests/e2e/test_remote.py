@@ -41,7 +41,7 @@ from atoll.errors import (
     TemplateNotFoundError,
     UnsupportedError,
 )
-from atoll.types import BuildLine, CopyStep, EnvStep, RunStep, TemplateSpec, WorkdirStep
+from atoll.types import BuildLine, CopyStep, EnvStep, RunStep, TemplateSpec, UpstreamProxy, WorkdirStep
 
 
 @pytest.fixture(scope="module", params=["here", "far"])
@@ -296,7 +296,7 @@ def test_the_command_line_builds_a_dockerfile(place: str, context: Path) -> None
     subprocess.run([*argv, "delete", name], capture_output=True, timeout=600, check=True)
 
 
-def test_what_only_the_machine_can_do_says_so(place: str) -> None:
+def test_what_only_the_machine_can_do_says_so(place: str, sandbox: Sandbox) -> None:
     if place == "here":
         assert Login.where() is None
         return
@@ -309,6 +309,11 @@ def test_what_only_the_machine_can_do_says_so(place: str) -> None:
     for network in (Rule(hosts=("host.atoll.internal",)), Rule(addresses=("10.1.2.0/24",))):
         with pytest.raises(InvalidSpecError):
             Sandbox.create(network=Policy(rules=(network,)))
+    own = UpstreamProxy(url="http://127.0.0.1:9", addresses=("127.0.0.1",))
+    with pytest.raises(InvalidSpecError, match="the proxy is at 127.0.0.1"):
+        Sandbox.create(network=Policy(rules=(Rule(hosts=("*",)),), proxy=own))
+    with pytest.raises(InvalidSpecError, match="the proxy is at 127.0.0.1"):
+        sandbox.set_network(Policy(rules=(Rule(hosts=("*",)),), proxy=own))
     with pytest.raises(InvalidSpecError, match="not the name of an image"):
         Sandbox.create(image="/etc")
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from atoll.host.namespaces.mounts import Mounts, is_mounted, mounts_below, remove_empty_place
     from atoll.host.namespaces.netns import in_netns, in_spare_thread, new_netns, unpin
     from atoll.host.namespaces.userns import is_host_root, is_mapped, one_id
+    from atoll.host.own_addresses import is_this_host
     from atoll.host.pids import (
         boot_id,
         children_by_parent,
@@ -125,6 +126,7 @@ __all__ = [
     "is_host_root",
     "is_mapped",
     "is_mounted",
+    "is_this_host",
     "join_holder",
     "kill_process",
     "locked",
@@ -213,6 +215,7 @@ _MODULES = {
     "in_spare_thread": "namespaces.netns",
     "new_netns": "namespaces.netns",
     "unpin": "namespaces.netns",
+    "is_this_host": "own_addresses",
     "boot_id": "pids",
     "continue_process": "pids",
     "kill_process": "pids",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import time
 from collections.abc import Awaitable, Callable
@@ -21,6 +20,7 @@ _NO_NAME = Verdict("deny", reason="the address stands for no name: resolve the n
 _UNRESOLVED = Verdict("deny", reason="a proxy connected to it, and the policy has none for it now")
 _ALLOWED = Verdict("allow")
 _NOTHING = Judge(Policy())
+_THIS_HOST = "this host, which only a rule for host.atoll.internal opens"
 
 
 Reach = Callable[[str, int], Awaitable[socket.socket]]
@@ -69,6 +69,10 @@ class Outside:
     resolver: Resolver
     is_own: Callable[[str], bool]
     proxy_timeout_s: float = PROXY_TIMEOUT_S
+
+    def owns(self, address: str) -> bool:
+        """Whether an address, or the IPv4 address that it carries, belongs to this host."""
+        return self.is_own(str(plain(address)))
 
 
 class Egress:
@@ -147,7 +151,7 @@ class Egress:
             destination.host,
             destination.port,
             resolver=self._outside.resolver,
-            is_own=self._outside.is_own,
+            is_own=self._outside.owns,
             ceiling=self.judge.ceiling if isinstance(self.judge, BoundedJudge) else None,
             timeout_s=self._outside.proxy_timeout_s,
         )
@@ -235,8 +239,8 @@ class Egress:
 
     def _internet(self, address: str) -> Verdict:
         why = closed(plain(address))
-        if why is None and self._outside.is_own(address):
-            why = "this host"
+        if why is None and self._outside.owns(address):
+            why = _THIS_HOST
         return _ALLOWED if why is None else Verdict("deny", reason=f"{address} is {why}")
 
     async def _public(self, name: str) -> tuple[Verdict, str]:
@@ -250,26 +254,11 @@ class Egress:
         if self.judge is None:
             return self._internet(address)
         verdict = self.judge.connection(name, address, port)
-        if verdict.action in ("deny", "unplug") or is_internal(name) or self.judge.opens(verdict):
+        if verdict.action in ("deny", "unplug") or is_internal(name):
             return verdict
-        if self._outside.is_own(address):
-            return Verdict("deny", verdict.rule, reason=f"{address} is this host")
+        if self._outside.owns(address):
+            return Verdict("deny", verdict.rule, reason=f"{address} is {_THIS_HOST}")
         return verdict
-
-
-def is_this_host(address: str) -> bool:
-    """Whether an address is one of this host's own.
-
-    A connection to it from outside passes the firewall in front of the host; one from here would not.
-    """
-    # Connecting a datagram socket sends nothing. If the address is the host's own, the kernel picks it as the
-    # source.
-    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect((address, 9))
-        except OSError:
-            return False
-        return bool(ipaddress.ip_address(probe.getsockname()[0]) == ipaddress.ip_address(address))
 
 
 def _forget(_: object) -> None:

@@ -10,10 +10,11 @@ from collections import deque
 from collections.abc import Callable, Collection, Coroutine
 from pathlib import Path
 
+from atoll.host import is_this_host
 from atoll.network import edge
 from atoll.network.dnsclient import Nameservers
 from atoll.network.edge import EdgeSockets, Pins
-from atoll.network.egress import Outside, is_this_host
+from atoll.network.egress import Outside
 from atoll.network.link import Link
 from atoll.network.resolver import Resolver
 from atoll.network.resolvers import HostNameservers
@@ -30,7 +31,7 @@ class Links:
 
     Args:
         pins: An existing directory, in this process's mount namespace, where namespaces are pinned.
-        is_own: Whether an address is one of this host's own, which only a rule of its range opens.
+        is_own: Whether an address is one of this host's own, which no rule opens.
         nameservers: Returns the nameservers for the guests' questions; None means the host's own.
         proxy_timeout_s: How long an upstream proxy may take to connect.
     """

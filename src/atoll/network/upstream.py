@@ -11,7 +11,17 @@ from collections.abc import Callable
 from atoll.network.handshake import Exactly, Handshake, ProxyError, Send, Until, handshake
 from atoll.network.resolver import ResolveError, Resolver
 from atoll.network.splice import tune
-from atoll.policy import Judge, Verdict, closed, is_sealed, plain, plain_host, proxy_address, within
+from atoll.policy import (
+    Judge,
+    Verdict,
+    closed,
+    is_sealed,
+    names_address,
+    plain,
+    plain_host,
+    proxy_address,
+    within,
+)
 from atoll.types import UpstreamProxy
 
 # It has to resolve and connect itself.
@@ -33,7 +43,7 @@ async def connect_through(
 
     Args:
         resolver: Resolves the proxy's own name.
-        is_own: Whether an address belongs to this host.
+        is_own: Whether an address belongs to this host. A range opens none of them, but the address alone does.
         ceiling: Must let the proxy be connected to, as any server.
         timeout_s: How long the proxy may take in all.
 
@@ -83,8 +93,9 @@ async def _address_of(
         raise ProxyError("its name cannot be resolved") from None
     refusals = []
     for address in addresses:
-        why = closed(plain(address)) or ("this host" if is_own(address) else None)
-        if why is None or within(address, proxy.addresses):
+        own = is_own(address)
+        why = "this host" if own else closed(plain(address))
+        if why is None or (names_address if own else within)(address, proxy.addresses):
             return address
         refusals.append(f"it is at {address}, which is {why}")
     raise ProxyError(f"{refusals[0]}, and its `addresses` do not open it")

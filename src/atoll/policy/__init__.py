@@ -13,11 +13,12 @@ from atoll.policy.proxies import (
     is_sealed,
     login_of,
     masked,
+    names_address,
     proxy_address,
     with_password,
     within,
 )
-from atoll.policy.ranges import CLOSED, closed, plain
+from atoll.policy.ranges import CLOSED, closed, plain, touches_closed
 from atoll.policy.schema import schema
 from atoll.policy.shadow import shadowed
 from atoll.policy.suggest import Suggestion, suggest
@@ -42,6 +43,7 @@ __all__ = [
     "login_of",
     "masked",
     "matches_host",
+    "names_address",
     "plain",
     "plain_host",
     "plain_pattern",
@@ -56,6 +58,7 @@ __all__ = [
     "shadowed",
     "suggest",
     "to_toml",
+    "touches_closed",
     "with_password",
     "within",
     "without_own",

@@ -78,11 +78,6 @@ class BoundedJudge:
         """See ``Judge``: what one of them passes through, the other may still want to look into."""
         return self._own.looks_into(name) or self.ceiling.looks_into(name)
 
-    def opens(self, verdict: Verdict) -> bool:
-        """See ``Judge``."""
-        above = Verdict("inspect", kept=verdict.above)
-        return self._own.opens(verdict) and self.ceiling.opens(above)
-
     def connection(self, name: str | None, address: str | None, port: int) -> Verdict:
         """See ``Judge``: it is inspected if one of them wants that."""
         return _both(self._own.connection(name, address, port), self.ceiling.connection(name, address, port))

@@ -258,10 +258,15 @@ def _proxy_faults(policy: Policy) -> Iterator[Fault]:
             yield Fault(f"the proxy has {pattern!r}, which is no host name", _NAME_HINT)
     for text in proxy.addresses:
         try:
-            network_of(text)
+            network = network_of(text)
         except ValueError:
             yield Fault(f"the proxy has {text!r}, which is no range of addresses", _RANGE_HINT)
             return
+        if network.num_addresses > 1 and not only_closed(network):
+            yield Fault(
+                f"the proxy has {text!r}, which has public addresses",
+                "open just where the proxy is: " + _RANGE_HINT,
+            )
     try:
         place = proxy_address(proxy)
         if is_sealed(proxy):

@@ -112,11 +112,6 @@ class Judge:
         """Whether a proxy connects to this plain name; None is an address for which there is no name."""
         return proxied(self.policy.proxy, name)
 
-    def opens(self, verdict: Verdict) -> bool:
-        """Whether only rules decide that name the range, which may have addresses of this host."""
-        deciding = verdict.deciding
-        return bool(deciding) and all(self.policy.rules[number].addresses for number in deciding)
-
     def connection(self, name: str | None, address: str | None, port: int) -> Verdict:
         """Decide about a connection.
 

@@ -117,6 +117,11 @@ def within(address: str, ranges: Sequence[str]) -> bool:
     return any(plain(address) in network_of(text) for text in ranges)
 
 
+def names_address(address: str, ranges: Sequence[str]) -> bool:
+    """Whether one of these ranges is this address alone."""
+    return any(network_of(text).num_addresses == 1 and within(address, (text,)) for text in ranges)
+
+
 def _found(url: str) -> re.Match[str]:
     found = _URL.fullmatch(url)
     if found is None:

@@ -179,7 +179,8 @@ class UpstreamProxy(
         url: ``http://`` (CONNECT) or ``socks5://``, with a port, and with a user and password if it wants them.
             The password is stored sealed and shown as ``***``, which stands for it when a policy is set again.
         hosts: Names to be reached through it. Empty means all names and addresses.
-        addresses: Ranges, not public, in which the proxy itself may be. It is refused in any other such range.
+        addresses: Ranges, not public, in which the proxy itself may be. It is refused in any other such range,
+            and on this host unless its exact address is here.
     """
 
     url: str

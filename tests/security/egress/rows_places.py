@@ -10,9 +10,8 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from atoll.host import in_netns
+from atoll.host import in_netns, is_this_host
 from atoll.network import egress, filters, nftables
-from atoll.network.egress import is_this_host
 from atoll.policy import judge
 from atoll.types import Policy, Rule
 from tests.integration.network.testbed import PRIVATE, PUBLIC, nowhere
@@ -112,6 +111,10 @@ def _addresses() -> list[Row]:
         ground.is_own = is_this_host
         ground.apply(_ANY_NAME)
 
+    def own_range(ground: Ground) -> None:
+        ground.is_own = is_this_host
+        ground.apply(Policy(rules=(Rule(hosts=("*",), addresses=(PUBLIC,)), Rule(addresses=(PUBLIC,)))))
+
     def open_policy(ground: Ground) -> None:
         ground.is_own = nowhere
         ground.apply(_ANY_NAME)
@@ -120,6 +123,8 @@ def _addresses() -> list[Row]:
         *rows,
         Row("a closed address by a redirect", _redirected, _open_all(_ANY_ADDRESS), under(_ANY_ADDRESS)),
         Row("this host by its own address", _to(PUBLIC), under("internet"), own),
+        Row("this host by a rule of its address", _to(PUBLIC), under("internet"), own_range),
+        Row("this host by a name under such a rule", _rebound(PUBLIC), open_policy, own_range),
         Row("this host by a name that changes", _rebound(PUBLIC), open_policy, own_named),
         Row("an address that no rule has", _to(PUBLIC), under("internet"), under(_GOOD)),
         Row(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ipaddress
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -8,8 +9,12 @@ from hypothesis import strategies as st
 from tests.unit.closed_ranges import BORDERS
 from tests.unit.network.deciding import decide
 
-from atoll.network.egress import is_this_host
+from atoll.host import is_this_host
+from atoll.network.handshake import ProxyError
+from atoll.network.resolver import Resolver
+from atoll.network.upstream import connect_through
 from atoll.policy import CLOSED as REFUSED
+from atoll.types import Policy, Rule, UpstreamProxy
 
 
 def test_every_refused_range_has_its_borders_tested() -> None:
@@ -66,3 +71,31 @@ def test_the_hosts_own_addresses_are_refused_where_the_host_is_known() -> None:
     assert decide("internet", "127.0.0.1", 80, is_own=is_this_host)
     assert decide("internet", "8.8.8.8", 80, is_own=lambda address: address == "8.8.8.8")
     assert decide("none", "8.8.8.8", 80, is_own=is_this_host)
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "::ffff:8.8.8.8", "64:ff9b::808:808"])
+@pytest.mark.parametrize(
+    "rules",
+    [
+        (Rule(addresses=("8.8.8.8/32",)),),
+        (Rule(addresses=("8.0.0.0/5", "::/0")),),
+        (Rule(methods=("GET",), addresses=("8.8.8.8/32",)),),
+        (Rule(),),
+    ],
+)
+@pytest.mark.parametrize("mode", ["enforce", "observe"])
+def test_no_rule_opens_the_hosts_own_addresses(
+    address: str, rules: tuple[Rule, ...], mode: Literal["enforce", "observe"]
+) -> None:
+    policy = Policy(rules=rules, mode=mode)
+    why = decide(policy, address, 80, is_own=lambda plain: plain == "8.8.8.8")
+    assert why is not None
+    assert "this host" in why
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::ffff:127.0.0.1]", "0.0.0.0", "127.8.8.8"])
+async def test_a_range_opens_no_proxy_on_this_host(host: str) -> None:
+    proxy = UpstreamProxy(url=f"http://{host}:1", addresses=("0.0.0.0/0", "127.0.0.0/8"))
+    with pytest.raises(ProxyError, match="which is this host, and its `addresses` do not open it"):
+        await connect_through(proxy, "example.com", 443, resolver=Resolver(list), is_own=is_this_host)

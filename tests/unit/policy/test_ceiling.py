@@ -115,13 +115,6 @@ def test_a_ceiling_unplugs_whatever_the_policy_says(own: Policy | None) -> None:
     assert BoundedJudge(own, ceiling).name("spy.example").action == "unplug"
 
 
-def test_an_own_address_of_the_host_needs_a_range_in_both() -> None:
-    ranged, wide = Policy(rules=(Rule(addresses=("8.8.8.0/24",)),)), Policy(rules=(Rule(),))
-    for own, ceiling, opens in ((ranged, ranged, True), (ranged, wide, False), (wide, ranged, False)):
-        judge = BoundedJudge(own, ceiling)
-        assert judge.opens(judge.connection(None, PUBLIC, 80)) is opens
-
-
 @pytest.mark.parametrize(
     ("ceiling", "words"),
     [

@@ -95,6 +95,12 @@ def test_ranges_of_a_proxy_are_ranges() -> None:
     assert not within("10.0.0.1", ("fc00::/7", "10.1.0.0/16"))
 
 
+@pytest.mark.parametrize("addresses", ["0.0.0.0/0", "0.0.0.0/1", "8.0.0.0/8", "::/0"])
+def test_the_addresses_of_a_proxy_are_not_everything(addresses: str) -> None:
+    with pytest.raises(InvalidSpecError, match="which has public addresses"):
+        check_policy(Policy(proxy=UpstreamProxy(url="http://proxy.example:1", addresses=(addresses,))))
+
+
 def test_a_password_is_shown_nowhere() -> None:
     for network in (Policy(proxy=ALL), (ALL,), {"a": ALL}):
         assert "s3cr3t" not in repr(network)
