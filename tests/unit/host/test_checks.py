@@ -12,7 +12,7 @@ from atoll.host.checks import (
     namespaces_check,
     ptrace_check,
 )
-from atoll.host.namespaces.userns import IdRange, subordinate_range
+from atoll.host.namespaces.userns import IdRange, free_range, subordinate_range
 
 GIB = 1 << 30
 
@@ -93,3 +93,11 @@ def test_ranges_are_found_by_name_or_number(tmp_path: Path) -> None:
     assert subordinate_range(table, "me", 1) == IdRange(300000, 10)
     assert subordinate_range(table, "nobody", 65534) is None
     assert subordinate_range(tmp_path / "none", "me", 1000) is None
+
+
+def test_the_range_to_give_a_user_overlaps_none_that_is_given_in_either_file(tmp_path: Path) -> None:
+    users, groups = tmp_path / "subuid", tmp_path / "subgid"
+    assert free_range(users, groups) == IdRange(100000, 65536)
+    users.write_text("x:165536:65536\ny:100000:65536\n")
+    groups.write_text("x:165536:65536\n1001:231072:100\nbad\n")
+    assert free_range(users, groups) == IdRange(231172, 65536)

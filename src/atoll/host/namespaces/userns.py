@@ -13,6 +13,11 @@ from atoll.errors import HostError
 
 _MOST_IDS = 65535
 _WHOLE_RANGE = 4294967295
+_SUBUID = Path("/etc/subuid")
+_SUBGID = Path("/etc/subgid")
+# what distributions give: 65536 ids for each user, from 100000 on
+_FIRST_SUBORDINATE = 100000
+_IDS_OF_A_USER = 65536
 
 
 class IdRange(msgspec.Struct, frozen=True):
@@ -54,16 +59,29 @@ def subordinate_range(table: Path, name: str, number: int) -> IdRange | None:
         name: The user's name.
         number: The user's id, which the file may have in place of the name.
     """
+    mine = (found for owner, found in _ranges_of(table) if owner in (name, str(number)))
+    return next(mine, None)
+
+
+def free_range(*tables: Path) -> IdRange:
+    """Return the first range of ids after all those that /etc/subuid and /etc/subgid give to anybody."""
+    ends = [given.first + given.count for table in tables for _, given in _ranges_of(table)]
+    return IdRange(max([_FIRST_SUBORDINATE, *ends]), _IDS_OF_A_USER)
+
+
+def _ranges_of(table: Path) -> list[tuple[str, IdRange]]:
+    """Return the ranges in a file, each with its owner: a name or an id. Other lines are left out."""
     try:
         lines = table.read_text(errors="replace").splitlines()
     except OSError:
-        return None
+        return []
+    found = []
     for line in lines:
         owner, _, rest = line.partition(":")
         first, _, count = rest.partition(":")
-        if owner in (name, str(number)) and first.isdecimal() and count.strip().isdecimal() and int(count):
-            return IdRange(int(first), int(count))
-    return None
+        if first.isdecimal() and count.strip().isdecimal() and int(count):
+            found.append((owner, IdRange(int(first), int(count))))
+    return found
 
 
 def own_ranges() -> tuple[IdRange, IdRange]:
@@ -73,8 +91,8 @@ def own_ranges() -> tuple[IdRange, IdRange]:
         HostError: The host gives this user none.
     """
     name, number = user_name(), os.geteuid()
-    users = subordinate_range(Path("/etc/subuid"), name, number)
-    groups = subordinate_range(Path("/etc/subgid"), name, number)
+    users = subordinate_range(_SUBUID, name, number)
+    groups = subordinate_range(_SUBGID, name, number)
     if users is None or groups is None:
         missing = "/etc/subuid" if users is None else "/etc/subgid"
         raise HostError(f"{missing} gives the user {name} no ids for sandboxes", hint=range_remedy(name))
@@ -83,7 +101,9 @@ def own_ranges() -> tuple[IdRange, IdRange]:
 
 def range_remedy(name: str) -> str:
     """Return the command that gives a user its ranges."""
-    return f"run: sudo usermod --add-subuids 200000-265535 --add-subgids 200000-265535 {name}"
+    free = free_range(_SUBUID, _SUBGID)
+    ids = f"{free.first}-{free.first + free.count - 1}"
+    return f"run: sudo usermod --add-subuids {ids} --add-subgids {ids} {name}"
 
 
 def user_name() -> str:
