@@ -1,4 +1,4 @@
-"""What the documentation shows exists: names of the SDK, commands and their options."""
+"""What the documentation shows of the SDK exists."""
 
 from __future__ import annotations
 
@@ -6,18 +6,12 @@ import ast
 import functools
 import inspect
 import re
-import shlex
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
 from tests.snippets import Snippet, snippets
 
 import atoll
-from atoll.cli.atoll import atoll as cli
 
 # those for other SDKs are not ours
 PYTHON = [
@@ -25,7 +19,6 @@ PYTHON = [
     for one in snippets("python")
     if one.page not in ("e2b", "e2b-sdk") and not (one.directory == "coming-from" and one.why is not None)
 ]
-SHELL = snippets("sh")
 # what the variables of the examples are
 _KINDS = {"sandbox": "Sandbox", "other": "Sandbox", "one": "Sandbox", "copy": "Sandbox", "job": "Sandbox"}
 
@@ -60,42 +53,3 @@ def _attributes(kind: type) -> set[str]:
     """The names that an object of this class has, those that its constructor sets included."""
     sources = [inspect.getsource(base) for base in kind.__mro__ if base.__module__.startswith("atoll.")]
     return {*dir(kind), *re.findall(r"self\.(\w+)\b.* = ", "".join(sources))}
-
-
-@functools.cache
-def _help_of(face: str) -> str:
-    """What a program of its own says of its options."""
-    modules = {"serve": [["atoll.server"]], "mcp": [["atoll.mcp"], ["atoll.mcp", "install"]]}
-    return "".join(
-        subprocess.run(
-            [sys.executable, "-m", *words, "--help"], capture_output=True, text=True, check=True
-        ).stdout
-        for words in modules[face]
-    )
-
-
-def _commands(code: str) -> Iterator[list[str]]:
-    """The calls of ``atoll`` in shell code, each as its arguments."""
-    for line in code.replace("\\\n", " ").splitlines():
-        for part in re.split(r"&&|\|\||[|;&]", re.sub(r"'[^']*'", "TEXT", line)):
-            words = shlex.split(part, comments=True)
-            if words and words[0] == "atoll":
-                yield words[1:]
-
-
-@pytest.mark.parametrize("snippet", SHELL, ids=_name)
-def test_shell_uses_commands_and_options_that_exist(snippet: Snippet) -> None:
-    for words in _commands(snippet.code):
-        command: click.Command = cli
-        context = click.Context(cli)
-        rest = list(words)
-        while isinstance(command, click.Group) and rest:
-            found = command.get_command(context, rest[0])
-            assert found is not None, f"atoll {' '.join(words)}"
-            command, rest = found, rest[1:]
-        own = rest[: rest.index("--")] if "--" in rest else rest
-        known = {option for parameter in command.params for option in parameter.opts}
-        if words[0] in ("serve", "mcp"):
-            known = set(re.findall(r"--[\w-]+", _help_of(words[0])))
-        unknown = [word for word in own if word.startswith("--") and word.partition("=")[0] not in known]
-        assert unknown == [], f"atoll {' '.join(words)}"

@@ -87,7 +87,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         "--wake-timeout": "give --wake-lease",
         "-d": "a sandbox from `atoll create` stays",
         "-i": "`atoll shell NAME` opens a terminal in it",
-        "-m": "give --memory, in MiB",
+        "-m": "give --memory",
         "-p": "`atoll port NAME PORT` forwards a port",
         "-t": "`atoll shell NAME` opens a terminal in it",
         "-v": "give --volume NAME:/PATH",
@@ -104,6 +104,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "kill": {"--force": "`atoll kill` always ends it", "-f": "`atoll kill` always ends it"},
     "ls": {"--all": "it lists all sandboxes, asleep or not", "-a": "it lists all sandboxes, asleep or not"},
+    "port": {"--local": "give the port on this machine after the sandbox's: `atoll port NAME 80 8000`"},
     "resume": {"--timeout": _LEASE},
     "run": {
         "--detach": "--keep leaves the sandbox, and `atoll attach` shows what runs in it",
@@ -115,7 +116,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         "--workdir": "give --cwd",
         "-d": "--keep leaves the sandbox, and `atoll attach` shows what runs in it",
         "-i": _INPUT,
-        "-m": "give --memory, in MiB",
+        "-m": "give --memory",
         "-p": "`atoll port NAME PORT` forwards a port of a sandbox that stays (--keep)",
         "-u": "give --user",
         "-v": "give --volume NAME:/PATH",
@@ -126,7 +127,22 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
 }
 """By command: what others name an option, and what to give instead."""
 
-_NAMES = {"stop": "`atoll suspend NAME` puts one sandbox to sleep, `atoll kill NAME` ends it"}
+EXTRA: Mapping[str, str] = {
+    "create": "give the name with --name, the image with --image; `atoll run` runs a program",
+    "fork": "give the number of copies with -n",
+    "ls": "`atoll info NAME` shows one sandbox",
+    "shell": "`atoll exec NAME PROGRAM` runs a program",
+    "snapshot create": "give the snapshot's name with --name",
+    "stop": "`atoll suspend NAME` puts one sandbox to sleep, `atoll kill NAME` ends it",
+    "template build": "give the template's name with --name",
+}
+"""By command: where an argument belongs that it does not take."""
+
+MISSING: Mapping[str, str] = {
+    "run": "give a program, such as `atoll run sh`; `atoll create --start` runs the image's own",
+}
+"""By command: what to give where an argument is missing."""
+
 _UNEXPECTED = "Got unexpected extra argument"
 
 
@@ -148,7 +164,10 @@ def in_our_words(error: click.UsageError, command: str) -> click.UsageError:
     if isinstance(error, click.NoSuchOption):
         ours = OPTIONS.get(command, {}).get(error.option_name)
     elif error.message.startswith(_UNEXPECTED):
-        ours = _NAMES.get(command)
+        ours = EXTRA.get(command)
+    elif isinstance(error, click.MissingParameter):
+        ours = MISSING.get(command)
     if ours is None:
         return error
-    return click.UsageError(f"{error.message.rstrip('.')}: {ours}", error.ctx)
+    said = error.format_message() if isinstance(error, click.MissingParameter) else error.message
+    return click.UsageError(f"{said.rstrip('.')}: {ours}", error.ctx)

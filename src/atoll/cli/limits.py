@@ -8,35 +8,22 @@ from typing import Any, TypeVar
 import click
 
 from atoll.cli.lifecycle import Length
+from atoll.cli.sizes import Mib
 from atoll.types import NO_LIMIT, Limits, SandboxStats
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class MostDisk(click.ParamType):  # type: ignore[type-arg] # generic only in its newest stubs
-    """A parameter in MiB, or ``none`` for no limit."""
-
-    name = "mib"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the MiB."""
-        if value == "none":
-            return NO_LIMIT
-        try:
-            return int(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a size: give MiB, or none for no limit", param, ctx)
-
-
 _OPTIONS: tuple[tuple[str, str, type | click.ParamType, str, str], ...] = (  # type: ignore[type-arg]
     ("--cpus", "vcpus", float, "N", "Limit of processor time, in processors."),
-    ("--memory", "memory_mib", int, "MIB", "Limit of memory."),
+    ("--memory", "memory_mib", Mib(), "SIZE", "Limit of memory, in MiB or like 512m or 2g."),
     (
         "--disk",
         "disk_mib",
-        MostDisk(),
-        "MIB",
-        "Limit of what it writes to its disk, or none. Default: 20480, and a tenth of the host's disk stays free.",
+        Mib(none=True),
+        "SIZE",
+        "Limit of what it writes to its disk, in MiB or like 5g, or none. Default: 20480, and a tenth of the "
+        "host's disk stays free.",
     ),
     ("--files", "files", int, "N", "Limit of files and directories on its disk."),
     ("--disk-rate", "disk_mib_s", float, "MIB/S", "Rate limit of disk reads, and separately of disk writes."),

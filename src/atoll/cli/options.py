@@ -12,7 +12,7 @@ from atoll.cli.lifecycle import Length
 from atoll.cli.limits import limit_options
 from atoll.cli.network import NetworkParameter
 from atoll.errors import AtollError
-from atoll.types import VolumeMount
+from atoll.types import VolumeMount, is_host_path
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,6 +36,13 @@ def split_mounts(ctx: click.Context, param: click.Parameter, values: Sequence[st
     for value in values:
         name, _, place = value.partition(":")
         path = place[:-3] if place.endswith((":ro", ":rw")) else place
+        if is_host_path(name):
+            raise click.BadParameter(
+                f"{name!r} is a path of this machine, which no sandbox sees: give VOLUME:/PATH with a name from "
+                "`atoll volume create`, or copy it with `atoll cp`",
+                ctx,
+                param,
+            )
         if not name or not path.startswith("/"):
             raise click.BadParameter(f"{value!r} is not VOLUME:/PATH or VOLUME:/PATH:ro", ctx, param)
         if path in mounts:

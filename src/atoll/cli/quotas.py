@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from atoll.cli.lifecycle import Length
+from atoll.cli.sizes import mib_of
 from atoll.cli.text import size
 from atoll.types import Quotas, TeamUse
 
@@ -48,13 +49,13 @@ class _MostLength(Length):
         return math.inf if length_s is None else length_s
 
 
-_COUNT, _AMOUNT = Most(int), Most(float)
+_COUNT, _AMOUNT, _MIB = Most(int), Most(float), Most(mib_of)
 _OPTIONS: tuple[tuple[str, str, click.ParamType, str, str], ...] = (  # type: ignore[type-arg]
     ("--running", "running", _COUNT, "N", "Running and paused sandboxes."),
     ("--suspended", "suspended", _COUNT, "N", "Suspended sandboxes."),
     ("--cpus", "vcpus", _AMOUNT, "N", "Processors of all running sandboxes together."),
-    ("--memory", "memory_mib", _COUNT, "MIB", "Memory of all running sandboxes together."),
-    ("--disk", "disk_mib", _COUNT, "MIB", "Disk of all sandboxes, snapshots, volumes and images together."),
+    ("--memory", "memory_mib", _MIB, "SIZE", "Memory of all running sandboxes together, in MiB or like 8g."),
+    ("--disk", "disk_mib", _MIB, "SIZE", "Disk of all sandboxes, snapshots, volumes and images together."),
     ("--builds", "builds", _COUNT, "N", "Template builds at a time."),
     ("--lease", "timeout_s", _MostLength(), "LENGTH", "The longest lease, like 90s, 10m or 2h."),
     (

@@ -165,6 +165,21 @@ ATTRIBUTES: Mapping[str, str] = {
 }
 """What others name an attribute of a sandbox, and what it is here."""
 
+CLASS_ATTRIBUTES: Mapping[str, str] = {
+    "beta_create": "create(…)",
+    "find": 'get("NAME"), or list(metadata={…})',
+    "find_one": 'get("NAME"), or list(metadata={…})',
+    "from_id": 'connect("ID")',
+    "from_name": 'connect("NAME")',
+    "from_snapshot": "create(from_snapshot=…)",
+    "from_template": "create(template=…)",
+    "get_or_create": "connect_or_create(name=…)",
+    "lookup": 'connect("NAME")',
+    "new": "create(…)",
+    "open": 'connect("NAME")',
+}
+"""What others name a class method of sandboxes, and what it is here."""
+
 PARTS: Mapping[str, Mapping[str, str]] = {
     "files": {
         "cp": "copy(…)",
@@ -250,6 +265,20 @@ def foreign_attribute(thing: object, name: str) -> AttributeError:
     return ForeignNameError(
         f"{part} has no {name!r}" if part in PARTS else f"a {kind} has no {name!r}", hint=f"use {ours}"
     )
+
+
+class Kind(type):
+    """The type of a class of sandboxes. A name that others give to a class method is refused with its own."""
+
+    if not TYPE_CHECKING:  # a type checker must go on seeing which names there are
+
+        def __getattr__(cls, name: str) -> Any:
+            ours = CLASS_ATTRIBUTES.get(name)
+            if ours is None:
+                raise AttributeError(
+                    f"type object {cls.__name__!r} has no attribute {name!r}", name=name, obj=cls
+                )
+            raise ForeignNameError(f"{cls.__name__} has no {name!r}", hint=f"use {cls.__name__}.{ours}")
 
 
 class Part:

@@ -111,6 +111,7 @@ from atoll.types.volumes import (
     VolumeMount,
     check_volume_quota,
     copied_volumes,
+    is_host_path,
     volume_mount,
 )
 
@@ -241,6 +242,7 @@ __all__ = [
     "from_json",
     "html_output",
     "html_table",
+    "is_host_path",
     "key_hash",
     "key_id_of",
     "key_prefix",

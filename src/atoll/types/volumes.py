@@ -14,6 +14,10 @@ from atoll.types.given import check_kind, check_number, check_text
 from atoll.types.notebook import html_of
 
 _QUOTA_MOST_MIB = 1_000_000_000
+_NO_HOST_PATH = (
+    "a sandbox sees no directory of the host: give the name of a volume that `Volumes.create` made, or copy the "
+    "directory with `files.upload`"
+)
 
 
 class VolumeMount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,6 +59,15 @@ def check_volumes(volumes: Mapping[str, str | VolumeMount]) -> None:
         mount = volume_mount(given)
         check_text(f"volumes[{path!r}]", mount.volume)
         check_kind(f"read_only of volumes[{path!r}]", mount.read_only, bool)
+        if is_host_path(mount.volume):
+            raise InvalidSpecError(
+                f"volumes[{path!r}] is {mount.volume[:80]!r}, a path of the host", hint=_NO_HOST_PATH
+            )
+
+
+def is_host_path(volume: str) -> bool:
+    """Whether what is given as a volume is meant as a directory of the host, as in Docker."""
+    return volume in (".", "..", "~") or "/" in volume or "\\" in volume
 
 
 def copied_volumes(volumes: Mapping[str, str | VolumeMount] | None) -> dict[str, str | VolumeMount]:

@@ -12,7 +12,9 @@ import pytest
 from atoll.cli.__main__ import run
 from atoll.cli.atoll import COMMANDS, SECTIONS, atoll
 from atoll.cli.commands.doctor import next_step
+from atoll.cli.commands.run import image_hint
 from atoll.cli.foreign import COMMANDS as FOREIGN_COMMANDS
+from atoll.cli.foreign import EXTRA, MISSING
 from atoll.cli.foreign import OPTIONS as FOREIGN_OPTIONS
 from atoll.protocol import DoctorReport, Finding
 
@@ -70,6 +72,8 @@ def test_what_atoll_has_is_not_foreign() -> None:
 def test_each_command_that_is_named_instead_exists() -> None:
     texts = [
         *FOREIGN_COMMANDS.values(),
+        *EXTRA.values(),
+        *MISSING.values(),
         *(ours for each in FOREIGN_OPTIONS.values() for ours in each.values()),
     ]
     for text in texts:
@@ -100,6 +104,33 @@ def test_stop_with_a_name_says_what_ends_one_sandbox(capsys: pytest.CaptureFixtu
     assert run(["stop", "work", "--json"]) == 125
     message = json.loads(capsys.readouterr().err)["error"]["message"]
     assert "`atoll suspend NAME` puts one sandbox to sleep, `atoll kill NAME` ends it" in message
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("create work", "give the name with --name, the image with --image"),
+        ("fork work 3", "give the number of copies with -n"),
+        ("ls work", "`atoll info NAME` shows one sandbox"),
+        ("shell work ls", "`atoll exec NAME PROGRAM` runs a program"),
+        ("snapshot create work ready", "give the snapshot's name with --name"),
+        ("template build . web", "give the template's name with --name"),
+        ("run --image python:3.12", "`atoll create --start` runs the image's own"),
+        ("create --volume /home/me:/data", "is a path of this machine, which no sandbox sees"),
+        ("run --volume .:/data true", "copy it with `atoll cp`"),
+        ("create --memory lots", "give MiB, or a unit as in 512m or 2g"),
+    ],
+)
+def test_habits_of_other_tools_are_answered_in_words_of_atoll(
+    line: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(line.split()) == 125
+    assert said in capsys.readouterr().err
+
+
+def test_an_image_before_the_program_is_answered_with_the_option() -> None:
+    said = "install it; an image or template is an option: `atoll run --image base -- ls -l`"
+    assert image_hint(["base", "ls", "-l"], "install it") == said
 
 
 def test_timeout_bounds_a_program_a_build_or_a_drain_and_never_a_lease() -> None:

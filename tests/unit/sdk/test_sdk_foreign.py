@@ -14,7 +14,7 @@ from tests.unit.sdk.fakes import FakeSupervisor
 import atoll
 from atoll import AsyncSandbox, ForeignNameError, Sandbox
 from atoll.errors import InvalidSpecError
-from atoll.sdk._foreign import ARGUMENTS, ATTRIBUTES, PARTS
+from atoll.sdk._foreign import ARGUMENTS, ATTRIBUTES, CLASS_ATTRIBUTES, PARTS
 
 CALLS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
     "create": lambda _, given: Sandbox.create(**given),
@@ -87,6 +87,18 @@ def test_calling_the_class_says_what_makes_a_sandbox(kind: Any) -> None:
             kind(*arguments)
     with pytest.raises(TypeError, match="makes no sandbox"):
         kind(template="base")
+
+
+@pytest.mark.parametrize("name", CLASS_ATTRIBUTES)
+def test_a_foreign_class_method_is_answered_with_ours(name: str) -> None:
+    ours = CLASS_ATTRIBUTES[name]
+    for kind in (Sandbox, AsyncSandbox):
+        with pytest.raises(ForeignNameError) as raised:
+            getattr(kind, name)
+        assert str(raised.value) == f"{kind.__name__} has no {name!r} (use {kind.__name__}.{ours})"
+        assert all(hasattr(kind, each) for each in re.findall(r"(\w+)\(", ours))
+    with pytest.raises(AttributeError, match="type object 'Sandbox' has no attribute 'nonsense'"):
+        _ = Sandbox.nonsense  # type: ignore[attr-defined]
 
 
 def test_a_foreign_name_is_an_invalid_spec_too(sandbox: Sandbox) -> None:

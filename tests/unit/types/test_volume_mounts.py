@@ -50,3 +50,9 @@ def test_a_quota_is_a_number_or_none() -> None:
     for wrong in (-1, 1.5, "10"):
         with pytest.raises(InvalidSpecError):
             check_volume_quota(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", ["/home/me", ".", "./data", "~/data", "..", "C:\\data"])
+def test_a_directory_of_the_host_is_refused_with_the_ways_to_have_its_files(path: str) -> None:
+    with pytest.raises(InvalidSpecError, match=r"a path of the host .*`Volumes.create`.*`files.upload`"):
+        check_volumes({"/data": path})

@@ -9,7 +9,7 @@ from atoll.cli.lifecycle import Length
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json
 from atoll.cli.sandboxes import held
-from atoll.cli.waiting import wait_for_interrupt
+from atoll.cli.waiting import wait_while_it_lives
 
 
 @click.command(name="open", cls=Command)
@@ -43,4 +43,4 @@ def command(sandbox: str, port: int, wait_s: float | None, no_browser: bool, as_
                 click.echo(forward.url)
             if not no_browser:
                 click.launch(forward.url)
-            wait_for_interrupt()
+            wait_while_it_lives(target, sandbox, port)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -16,7 +17,7 @@ from atoll.cli.programs import execute
 from atoll.cli.progress import progress_shown
 from atoll.cli.sandboxes import killed_if_stopped
 from atoll.cli.spec import wanted
-from atoll.errors import SandboxNotFoundError
+from atoll.errors import FileMissingError, SandboxNotFoundError
 from atoll.types import Lifecycle
 
 
@@ -56,6 +57,10 @@ def command(ctx: click.Context, /, keep: bool, terminal: bool, as_json: bool, **
     try:
         with made[0] as sandbox:
             code = execute(sandbox, program, as_json=as_json, terminal=terminal)
+    except FileMissingError as error:
+        if options["image"] is None and options["template"] is None:
+            error.hint = image_hint(program.argv, error.hint)
+        raise
     except SandboxNotFoundError as error:  # not named by its user: say what happened to it
         why = {"--lease": options["lease_s"], "--lifetime": options["lifetime_s"]}
         ends = " or ".join(f"{option} of {length_s:g} s" for option, length_s in why.items() if length_s)
@@ -67,3 +72,12 @@ def command(ctx: click.Context, /, keep: bool, terminal: bool, as_json: bool, **
             sandbox_id=error.sandbox_id or made[0].id,
         ) from error
     ctx.exit(code)
+
+
+def image_hint(argv: Sequence[str], hint: str | None) -> str:
+    """Return the hint for a program that is not there: it may be meant as an image, as `docker run` takes it."""
+    image, *program = argv
+    told = (
+        f"an image or template is an option: `atoll run --image {image} -- {' '.join(program) or 'PROGRAM'}`"
+    )
+    return f"{hint}; {told}" if hint else told

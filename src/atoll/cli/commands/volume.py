@@ -14,6 +14,7 @@ from atoll.cli.lazy import Group
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
 from atoll.cli.quotas import Most
+from atoll.cli.sizes import mib_of
 from atoll.cli.text import age, plain, size, table
 
 team_option = click.option("--team", metavar="TEAM", help="Team that owns the volumes; default: no team.")
@@ -26,7 +27,9 @@ def command() -> None:
 
 @command.command(name="create")
 @click.argument("name")
-@click.option("--quota", type=Most(int), metavar="MIB", help="Let it use this much disk at most.")
+@click.option(
+    "--quota", type=Most(mib_of), metavar="SIZE", help="Let it use this much disk at most, in MiB or like 5g."
+)
 @team_option
 @json_option
 def create(name: str, quota: float | None, team: str | None, as_json: bool) -> None:
@@ -48,10 +51,10 @@ def create(name: str, quota: float | None, team: str | None, as_json: bool) -> N
 @click.argument("volume", metavar="VOLUME")
 @click.option(
     "--quota",
-    type=Most(int),
-    metavar="MIB",
+    type=Most(mib_of),
+    metavar="SIZE",
     required=True,
-    help="Let it use this much disk at most; off removes the quota.",
+    help="Let it use this much disk at most, in MiB or like 5g; off removes the quota.",
 )
 @team_option
 @json_option

@@ -14,7 +14,7 @@ from atoll.sdk._async.link import LONG_S, AsyncLink, closed_on_error, ref
 from atoll.sdk._async.listing import listed
 from atoll.sdk._async.reaching import AsyncReaching
 from atoll.sdk._async.snapshots import snapshot_ref
-from atoll.sdk._foreign import foreign_argument, foreign_attribute, made_directly
+from atoll.sdk._foreign import Kind, foreign_argument, foreign_attribute, made_directly
 from atoll.sdk._io_async import sleep
 from atoll.sdk._leases import lease_of
 from atoll.sdk._notices import tell_recovery_since
@@ -43,7 +43,7 @@ _FIRST_PAUSE_S = 0.05
 _LAST_PAUSE_S = 1.0
 
 
-class AsyncOpening(AsyncReaching):
+class AsyncOpening(AsyncReaching, metaclass=Kind):
     """Gives the sandbox class its class methods: the ways to a handle, and questions about all sandboxes."""
 
     if not TYPE_CHECKING:  # a type checker must go on seeing which names there are

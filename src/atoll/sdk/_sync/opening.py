@@ -15,7 +15,7 @@ from atoll.sdk._sync.link import LONG_S, Link, closed_on_error, ref
 from atoll.sdk._sync.listing import listed
 from atoll.sdk._sync.reaching import Reaching
 from atoll.sdk._sync.snapshots import snapshot_ref
-from atoll.sdk._foreign import foreign_argument, foreign_attribute, made_directly
+from atoll.sdk._foreign import Kind, foreign_argument, foreign_attribute, made_directly
 from atoll.sdk._io_sync import sleep
 from atoll.sdk._leases import lease_of
 from atoll.sdk._notices import tell_recovery_since
@@ -44,7 +44,7 @@ _FIRST_PAUSE_S = 0.05
 _LAST_PAUSE_S = 1.0
 
 
-class Opening(Reaching):
+class Opening(Reaching, metaclass=Kind):
     """Gives the sandbox class its class methods: the ways to a handle, and questions about all sandboxes."""
 
     if not TYPE_CHECKING:  # a type checker must go on seeing which names there are
