@@ -78,7 +78,7 @@ func (a *API) start(r *http.Request, out *stream) error {
 	if err != nil {
 		return err
 	}
-	defer follower.Close()
+	defer follower.Leave()
 	return follow(r, out, p, follower, 0)
 }
 
@@ -138,8 +138,8 @@ func (a *API) connect(r *http.Request, out *stream) error {
 	if err != nil {
 		return err
 	}
-	follower := p.Log.Follow(false)
-	defer follower.Close()
+	follower := p.Log.Resume()
+	defer follower.Leave()
 	return follow(r, out, p, follower, deadlineOf(r))
 }
 
@@ -160,6 +160,9 @@ func follow(r *http.Request, out *stream, p *process.Process, follower *process.
 		over = timer.C
 	}
 	for {
+		if r.Context().Err() != nil {
+			return errLeft
+		}
 		end, err := sendOutput(out, follower)
 		if err != nil {
 			return err
@@ -178,10 +181,12 @@ func follow(r *http.Request, out *stream, p *process.Process, follower *process.
 		case <-over:
 			return &rpcError{"deadline_exceeded", "the stream's time is over"}
 		case <-r.Context().Done():
-			return &rpcError{"canceled", "the client left"}
+			return errLeft
 		}
 	}
 }
+
+var errLeft = &rpcError{"canceled", "the client left"}
 
 var dataPrefix = map[byte]string{
 	frames.Stdout:   `{"event":{"data":{"stdout":"`,
@@ -202,6 +207,7 @@ func sendOutput(out *stream, follower *process.Follower) (*process.End, error) {
 		out.frame = base64.StdEncoding.AppendEncode(out.frame, buffer.Payload()[:count])
 		out.frame = append(out.frame, `"}}}`...)
 		if err := out.send(); err != nil {
+			follower.Return(count)
 			return nil, err
 		}
 	}

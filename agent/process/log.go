@@ -35,6 +35,7 @@ type Log struct {
 	hurries   bool // followers that are far behind miss output
 	followers map[*Follower]struct{}
 	end       *End
+	left      *int64 // how far the follower had read that left last, until one resumes there
 }
 
 type block struct {
@@ -164,14 +165,32 @@ func (l *Log) size() int {
 func (l *Log) Follow(kept bool) *Follower {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	follower := &Follower{Wake: make(chan struct{}, 1), log: l, cursor: l.head}
+	cursor := l.head
 	if kept && len(l.blocks) > 0 {
-		follower.cursor = l.blocks[0].start
+		cursor = l.blocks[0].start
 	}
-	follower.Missed = kept && follower.cursor > 0
-	follower.Kept = l.head - follower.cursor
+	follower := l.follow(cursor)
+	follower.Missed = kept && cursor > 0
+	follower.Kept = l.head - cursor
+	return follower
+}
+
+// Resume starts to read where the last follower to Leave had stopped, or at what comes from now on. Who left is followed
+// once: another one that resumes starts at what comes from then on.
+func (l *Log) Resume() *Follower {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	cursor := l.head
+	if l.left != nil {
+		cursor, l.left = *l.left, nil
+	}
+	return l.follow(cursor)
+}
+
+func (l *Log) follow(cursor int64) *Follower {
+	follower := &Follower{Wake: make(chan struct{}, 1), log: l, cursor: cursor}
 	l.followers[follower] = struct{}{}
-	if l.end != nil || follower.cursor < l.head {
+	if l.end != nil || cursor < l.head {
 		follower.Wake <- struct{}{}
 	}
 	return follower
@@ -221,4 +240,19 @@ func (f *Follower) Close() {
 	defer f.log.mu.Unlock()
 	delete(f.log.followers, f)
 	f.log.room.Broadcast()
+}
+
+// Leave closes it, so that the next one that resumes goes on from here.
+func (f *Follower) Leave() {
+	f.Close()
+	f.log.mu.Lock()
+	defer f.log.mu.Unlock()
+	f.log.left = &f.cursor
+}
+
+// Return gives back the bytes taken last: they did not reach anybody.
+func (f *Follower) Return(count int) {
+	f.log.mu.Lock()
+	defer f.log.mu.Unlock()
+	f.cursor -= int64(count)
 }

@@ -157,3 +157,35 @@ func TestALogThatHurriesWaitsForNobody(t *testing.T) {
 		t.Fatalf("%d bytes, missed: %v", count, f.Missed)
 	}
 }
+
+func TestWhoResumesGetsOnceWhatTheOneThatLeftHadNotRead(t *testing.T) {
+	l := newLog(keptBytes)
+	first := l.Follow(true)
+	l.Append(frames.Stdout, []byte("read,"))
+	drain(first)
+	first.Leave()
+	l.Append(frames.Stdout, []byte("missed,"))
+	second := l.Resume()
+	l.Append(frames.Stdout, []byte("live"))
+	if text, _ := drain(second); text != "o:missed,live " {
+		t.Fatal(text)
+	}
+	if text, _ := drain(l.Resume()); text != "" {
+		t.Fatal("it was read already: ", text)
+	}
+	second.Return(4)
+	second.Leave()
+	if text, _ := drain(l.Resume()); text != "o:live " {
+		t.Fatal("nobody got it: ", text)
+	}
+}
+
+func TestWhoResumesAfterNobodyGetsWhatComesFromNowOn(t *testing.T) {
+	l := newLog(keptBytes)
+	l.Append(frames.Stdout, []byte("old"))
+	f := l.Resume()
+	l.Append(frames.Stdout, []byte("new"))
+	if text, _ := drain(f); text != "o:new " {
+		t.Fatal(text)
+	}
+}

@@ -99,15 +99,18 @@ def test_a_killed_command_ends_with_an_error_and_cannot_be_killed_again(sandbox:
 
 def test_a_running_command_is_listed_and_can_be_connected_to(sandbox: Sandbox) -> None:
     command = sandbox.commands.run(
-        "until [ -e /tmp/e2b-go ]; do sleep 0.1; done; echo late", background=True, timeout=BOUND_S
+        "sleep 1; echo missed; touch /tmp/e2b-said; until [ -e /tmp/e2b-go ]; do sleep 0.1; done; echo late",
+        background=True,
+        timeout=BOUND_S,
     )
     pid = command.pid
     command.disconnect()
     assert pid in [process.pid for process in sandbox.commands.list()]
+    sandbox.commands.run("until [ -e /tmp/e2b-said ]; do sleep 0.1; done", timeout=BOUND_S)
     again = sandbox.commands.connect(pid, timeout=BOUND_S)
     sandbox.files.write("/tmp/e2b-go", "")
-    assert again.wait().stdout == "late\n"
-    sandbox.files.remove("/tmp/e2b-go")
+    assert again.wait().stdout == "missed\nlate\n"
+    sandbox.commands.run("rm /tmp/e2b-go /tmp/e2b-said")
     with pytest.raises(NotFoundException):
         sandbox.commands.connect(2_000_000_000)
 

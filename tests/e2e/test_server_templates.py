@@ -155,7 +155,10 @@ def test_names_and_tags(server: Server) -> None:
     Template.build(Template().from_template("numbered").run_cmd("echo 2 >> ~/n"), "numbered", tags=["second"])
     assigned = Template.assign_tags("numbered:default", ["stable", "v1"])
     assert (sorted(assigned.tags), assigned.build_id) == (["stable", "v1"], first.build_id)
-    with Sandbox.create("numbered:stable") as old, Sandbox.create("default/numbered:second") as new:
+    with (
+        Sandbox.create(f"numbered:{first.build_id}") as old,
+        Sandbox.create("default/numbered:second") as new,
+    ):
         assert old.commands.run("cat ~/n").stdout == "1\n"
         assert new.commands.run("cat ~/n").stdout == "1\n2\n"
     Template.remove_tags("numbered", ["v1"])

@@ -51,15 +51,19 @@ async def test_background_commands_take_input_are_listed_and_joined(face: Face, 
     await face.do(sandbox.commands.close_stdin(again.pid))
     assert (await face.do(again.wait())).exit_code == 0
 
+    # a second, so that the disconnection is known inside before the line
+    waits = "until [ -e /tmp/{0} ]; do sleep 0.1; done; sleep {1}; echo {0}; touch /tmp/{0}.said; "
     late = await face.do(
-        sandbox.commands.run("until [ -e /tmp/go ]; do sleep 0.1; done; echo late", background=True)
+        sandbox.commands.run(waits.format("missed", 1) + waits.format("late", 0), background=True)
     )
     await face.do(late.disconnect())
     assert late.pid in [one.pid for one in await face.do(sandbox.commands.list())]
+    await face.do(sandbox.files.write("/tmp/missed", ""))
+    await face.do(sandbox.commands.run("until [ -e /tmp/missed.said ]; do sleep 0.1; done"))
     joined = await face.do(sandbox.commands.connect(late.pid))
     assert joined.pid == late.pid
-    await face.do(sandbox.files.write("/tmp/go", ""))
-    assert (await face.do(joined.wait())).stdout == "late\n"
+    await face.do(sandbox.files.write("/tmp/late", ""))
+    assert (await face.do(joined.wait())).stdout == "missed\nlate\n"
 
 
 async def streamed(face: Face, to: Any, pid: int, pieces: list[Any]) -> None:

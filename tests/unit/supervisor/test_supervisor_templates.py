@@ -155,6 +155,8 @@ async def test_names_are_those_of_a_team_and_public_ones_of_nobody_are_for_all(h
     shown = (await harness.ask("GET", "/v1/templates/web?team=blue")).json["builds"]
     assert [each["snapshot_id"] for each in shown] == [own]
     assert await resolved("web:v9", "red") == "tag 'v9' does not exist for template 'web'"
+    assert await resolved(f"web:{shown[0]['build_id']}", "blue") == own, "a build has no need of a tag"
+    assert "does not exist" in await resolved(f"web:{made['build_id']}", "blue"), "it has failed"
     assert (
         (await harness.ask("GET", "/v1/resolved?ref=web:v9"))
         .json["hint"]

@@ -107,6 +107,7 @@ class TemplateRegistry:
     def resolve(self, ref: str, team: str | None) -> Resolved:
         """What a sandbox starts from, given ``NAME``, ``TEAM/NAME`` or an id, each with or without ``:TAG``.
 
+        The id of a build that is ready may stand for a tag.
         The default image's name means that image until a template with this name has a finished build.
 
         Raises:
@@ -124,7 +125,7 @@ class TemplateRegistry:
             if image is None:
                 raise
             return image
-        build = row.info().build(tag)
+        build = row.info().build(tag) or _ready_build(row, tag, team)
         if build is None and image is not None and not row.tags:
             return image
         if build is None:
@@ -214,6 +215,12 @@ def split_tag(ref: str) -> tuple[str, str]:
     """A template's name and tag."""
     name, _, tag = ref.partition(":")
     return name, tag or DEFAULT_TAG
+
+
+def _ready_build(row: TemplateRow, build_id: str, team: str | None) -> BuildInfo | None:
+    """The build with this id, if the team sees it and its state is stored."""
+    builds = row.shown_to(team).builds
+    return next((one for one in builds if one.build_id == build_id and one.snapshot_id is not None), None)
 
 
 def _missing_tag(row: TemplateRow, name: str, tag: str) -> TemplateNotFoundError:
