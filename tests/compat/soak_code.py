@@ -49,6 +49,10 @@ def test_java_keeps_its_variables_and_tells_exceptions(sandbox: Sandbox) -> None
     assert failed.stdout == "41\n"
     assert failed.error is not None
     assert failed.error.name == "RuntimeException"
+    asked = 'System.out.println(System.getProperty("GREETING") + System.getProperty("ONLY"));'
+    given = sandbox.code.run(asked, language="java", env={"ONLY": "'\\u0041\""}, timeout_s=LONG_S)
+    assert given.stdout == "hello'\\u0041\"\n"
+    assert sandbox.code.run(asked, language="java", timeout_s=LONG_S).stdout == "hellonull\n"
 
 
 def test_a_language_that_the_template_cannot_have_is_refused_before_anything_is_built() -> None:

@@ -18,7 +18,13 @@ from tests.e2e.server import Server
 from tests.sdks.installed import javascript_sdk
 
 from atoll import CodeOutput, Sandbox
-from atoll.errors import CodeFailedError, DeadlineError, InvalidSpecError, NotFoundError, UnsupportedError
+from atoll.errors import (
+    CodeFailedError,
+    ExecTimeoutError,
+    InvalidSpecError,
+    NotFoundError,
+    UnsupportedError,
+)
 from atoll.toolkits import install
 from atoll.toolkits.code import NAME
 
@@ -49,6 +55,24 @@ def test_variables_stay_between_runs_over_sleep_and_in_forks(sandbox: Sandbox) -
     with copy:
         assert copy.code.run("kept.append(5); len(kept)", timeout_s=LONG_S).text == "5"
         assert sandbox.code.run("len(kept)", timeout_s=LONG_S).text == "4"
+
+
+def test_a_new_sandbox_and_a_fork_draw_random_numbers_of_their_own(sandbox: Sandbox, template: str) -> None:
+    [copy] = sandbox.fork()
+    with copy, Sandbox.create(template=template) as other:
+        draw = "import random; random.random()"
+        drawn = {each.code.run(draw, timeout_s=LONG_S).check().text for each in (sandbox, copy, other)}
+    assert len(drawn) == 3
+
+
+def test_what_is_installed_for_the_user_can_be_imported_at_once(sandbox: Sandbox) -> None:
+    here = "site=$(python3 -m site --user-site) && "
+    sandbox.run(f"{here} mkdir -p $site && echo DEPTH=7 >$site/lagoon.py").check()
+    assert sandbox.code.run("import lagoon; lagoon.DEPTH", timeout_s=LONG_S).check().text == "7"
+    sandbox.run(
+        f"{here} mkdir -p reef && echo DEPTH=8 >reef/atolls.py && echo $PWD/reef >$site/reef.pth"
+    ).check()
+    assert sandbox.code.run("import atolls; atolls.DEPTH", timeout_s=LONG_S).check().text == "8"
 
 
 def test_a_rollback_takes_the_variables_back(sandbox: Sandbox) -> None:
@@ -88,12 +112,24 @@ def test_other_languages_have_contexts_of_their_own(sandbox: Sandbox) -> None:
     assert sandbox.code.run("pwd", language="bash", timeout_s=LONG_S).stdout == "/tmp\n"
     with pytest.raises(InvalidSpecError, match="not known"):
         sandbox.code.run("1", language="cobol")
+    for language, shown in (
+        ("bash", "echo $GREETING $ONLY"),
+        ("js", "console.log(process.env.GREETING, process.env.ONLY)"),
+    ):
+        given = sandbox.code.run(shown, language=language, env={"ONLY": "it's"}, timeout_s=LONG_S)
+        assert given.stdout == "hello it's\n"
+        after = sandbox.code.run(shown, language=language, timeout_s=LONG_S)
+        assert after.stdout.split() in (["hello"], ["hello", "undefined"])
+    with pytest.raises(ExecTimeoutError, match="its variables are gone"):
+        sandbox.code.run("while (true) {}", language="js", timeout_s=1)
+    assert sandbox.code.run("1 + 1", language="js", timeout_s=LONG_S).text == "2"
 
 
 def test_a_run_that_takes_too_long_is_interrupted_and_the_variables_stay(sandbox: Sandbox) -> None:
     sandbox.code.run("stays = 'here'", timeout_s=LONG_S).check()
-    with pytest.raises(DeadlineError, match="was interrupted"):
-        sandbox.code.run("while True: pass", timeout_s=3)
+    with pytest.raises(ExecTimeoutError, match="the context keeps its variables") as late:
+        sandbox.code.run("print('begun', flush=True)\nwhile True: pass", timeout_s=3)
+    assert (late.value.result.stdout, late.value.retryable) == ("begun\n", False)
     assert sandbox.code.run("stays", timeout_s=LONG_S).text == "here"
 
 
@@ -129,6 +165,9 @@ def test_charts_pictures_and_data_frames_are_shown_as_such(sandbox: Sandbox) -> 
     [frame] = sandbox.code.run(framed, timeout_s=LONG_S).check().outputs
     assert frame.data == {"a": [1, 2], "b": ["x", None]}
     assert frame.html is not None
+    drawn = "from PIL import Image\nred = Image.new('RGB', (2, 2), 'red')\nred.show()\nred.save('red.png')"
+    pictures = sandbox.code.run(drawn, timeout_s=LONG_S).check().outputs
+    assert [picture.png_bytes[:4] for picture in pictures] == [b"\x89PNG", b"\x89PNG"]
 
 
 def test_e2bs_code_interpreter_works_unchanged(
@@ -144,8 +183,9 @@ def test_e2bs_code_interpreter_works_unchanged(
         assert told.logs.stdout == ["hello\n"]
         assert told.error is not None
         assert told.error.name == "ZeroDivisionError"
-        context = theirs.create_code_context(cwd="/tmp", language="python")
-        assert theirs.run_code("import os; os.getcwd()", context=context, timeout=LONG_S).text == "/tmp"
+        context = theirs.create_code_context(cwd="/root", language="python")
+        entered = "import os; open('mine', 'w'); os.getcwd()"
+        assert theirs.run_code(entered, context=context, timeout=LONG_S).text == "/root"
         assert context.id in [each.id for each in theirs.list_code_contexts()]
         theirs.remove_code_context(context)
         assert theirs.run_code("const x = 1; x + 1", language="js", timeout=LONG_S).text == "2"

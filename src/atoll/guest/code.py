@@ -24,10 +24,21 @@ _JSON = (("Content-Type", "application/json"),)
 
 
 def run_code(
-    code: str, *, context_id: str | None, language: str | None, env: Mapping[str, str] | None
+    code: str,
+    *,
+    context_id: str | None,
+    language: str | None,
+    env: Mapping[str, str] | None,
+    timeout_s: float | None,
 ) -> GuestRequest:
-    """Ask to run code in a context, or in that of a language."""
-    body = {"code": code, "context_id": context_id, "language": language, "env_vars": dict(env or {})}
+    """Ask to run code in a context, or in that of a language, for as long as it may take."""
+    body = {
+        "code": code,
+        "context_id": context_id,
+        "language": language,
+        "env_vars": dict(env or {}),
+        "timeout_s": timeout_s,
+    }
     return _post("/execute", body)
 
 
@@ -88,7 +99,13 @@ def code_error_from(status: int, body: bytes) -> AtollError:
 
 
 class RunReader:
-    """Puts the lines of a run together. What arrives is bounded, and checked for its kind."""
+    """Puts the lines of a run together. What arrives is bounded, and checked for its kind.
+
+    Attributes:
+        ended: Whether the last line has come.
+        is_late: Whether the server interrupted the run when its time was over.
+        loss: Why the context has lost its variables then; empty if it has not.
+    """
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -98,6 +115,8 @@ class RunReader:
         self._error: CodeException | None = None
         self._count: int | None = None
         self.ended = False
+        self.is_late = False
+        self.loss = ""
 
     def feed(self, data: bytes) -> Iterator[tuple[str, str | CodeOutput]]:
         """Take a piece, and yield what it completes: ``stdout`` or ``stderr`` with text, or a ``result``.
@@ -129,11 +148,15 @@ class RunReader:
             raise AgentError("the code interpreter ended in the middle of the run", hint="run it again")
         return CodeResult(
             outputs=self._outputs,
-            stdout="".join(self._texts["stdout"]),
-            stderr="".join(self._texts["stderr"]),
+            stdout=self.written("stdout"),
+            stderr=self.written("stderr"),
             error=self._error,
             execution_count=self._count,
         )
+
+    def written(self, stream: str) -> str:
+        """Return what it has written to ``stdout`` or ``stderr`` until now."""
+        return "".join(self._texts[stream])
 
     def _take(self, line: dict[str, Any]) -> Iterator[tuple[str, str | CodeOutput]]:
         kind = line.pop("type", None)
@@ -151,6 +174,9 @@ class RunReader:
                 self._error = msgspec.structs.replace(raised, traceback=_COLOURS.sub("", raised.traceback))
             elif kind == "number_of_executions":
                 self._count = converted(line.get("execution_count"), int | None)
+            elif kind == "timed_out":
+                self.is_late = True
+                self.loss = converted(line.get("loss"), str)[:_MESSAGE_CHARACTERS]
             elif kind == "end_of_execution":
                 self.ended = True
         except msgspec.ValidationError as error:

@@ -39,11 +39,11 @@ def fed(*pieces: bytes) -> RunReader:
 
 
 def test_requests_name_their_context_in_the_path_without_letting_it_lead_elsewhere() -> None:
-    assert run_code("1", context_id="a", language=None, env={"A": "1"}) == GuestRequest(
+    assert run_code("1", context_id="a", language=None, env={"A": "1"}, timeout_s=2.5) == GuestRequest(
         "POST",
         "/execute",
         (("Content-Type", "application/json"),),
-        b'{"code": "1", "context_id": "a", "language": null, "env_vars": {"A": "1"}}',
+        b'{"code": "1", "context_id": "a", "language": null, "env_vars": {"A": "1"}, "timeout_s": 2.5}',
     )
     assert create_context("bash", "/tmp").target == "/contexts"
     assert list_contexts().method == "GET"
@@ -99,6 +99,12 @@ def test_a_run_has_its_streams_outputs_error_and_count() -> None:
     assert result.execution_count == 3
     assert result.error is not None
     assert result.error.traceback == "red"
+
+
+def test_a_run_that_was_interrupted_says_whether_the_variables_are_lost_and_what_it_wrote() -> None:
+    reader = fed(line(type="stdout", text="out"), line(type="timed_out", loss="its kernel was killed"), END)
+    assert (reader.is_late, reader.loss, reader.written("stdout")) == (True, "its kernel was killed", "out")
+    assert not fed(END).is_late
 
 
 def test_lines_of_kinds_to_come_are_left_out() -> None:

@@ -1,6 +1,9 @@
 """The server of the code interpreter, with real kernels of Python on this host."""
 
+import contextlib
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +29,7 @@ async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[http
     with pytest.MonkeyPatch.context() as patch:
         for name in ("JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "JUPYTER_CONFIG_DIR"):
             patch.setenv(name, str(tmp_path_factory.mktemp(name.lower())))
-        contexts = Contexts(str(tmp_path_factory.mktemp("home")))
+        contexts = Contexts(str(tmp_path_factory.mktemp("home")), grace_s=0.5)
         transport = httpx.ASGITransport(app=App(contexts).asgi())
         async with httpx.AsyncClient(transport=transport, base_url="http://inside.test", timeout=120) as made:
             yield made
@@ -155,6 +158,107 @@ async def test_an_interrupted_run_raises_and_keeps_its_variables(
     assert found[0]["name"] == "KeyboardInterrupt"
     [result] = await of_kind(client, "result", "kept", context_id=context)
     assert result["text"] == "1"
+
+
+async def test_code_that_ignores_the_interrupt_at_its_timeout_is_killed_with_its_kernel_and_is_told_so(
+    client: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    child = tmp_path / "child"
+    deaf = (
+        "import signal, subprocess\nkept = 1\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        f"open({str(child)!r}, 'w').write(str(subprocess.Popen(['sleep', '600'], start_new_session=True).pid))\n"
+        "while True: print('deaf')"
+    )
+    context = (await client.post("/contexts", json={})).json()["id"]
+    [late] = await of_kind(client, "timed_out", deaf, context_id=context, timeout_s=3)
+    assert "killed, and its variables are gone" in late["loss"]
+    assert not running(int(child.read_text()))
+    [result] = await of_kind(client, "result", "'kept' in dir()", context_id=context, timeout_s=60)
+    assert result["text"] == "False"
+
+
+async def test_code_that_ends_at_its_timeout_leaves_the_variables(client: httpx.AsyncClient) -> None:
+    context = (await client.post("/contexts", json={})).json()["id"]
+    told = await lines(client, "kept = 1\nwhile True: pass", context_id=context, timeout_s=1)
+    assert told[-2:] == [{"type": "timed_out", "loss": ""}, {"type": "end_of_execution"}]
+    [result] = await of_kind(client, "result", "kept", context_id=context, timeout_s=60)
+    assert result["text"] == "1"
+
+
+async def test_a_run_that_is_late_while_it_waits_for_another_stops_only_itself(
+    client: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    context, go = (await client.post("/contexts", json={})).json()["id"], tmp_path / "go"
+    waiting = f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.05)\n'done'"
+    found: list[dict[str, Any]] = []
+
+    async def run() -> None:
+        found.extend(await of_kind(client, "result", waiting, context_id=context))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+        await anyio.sleep(0.5)
+        assert await of_kind(client, "timed_out", "1", context_id=context, timeout_s=0.2)
+        go.touch()
+    assert [each["text"] for each in found] == ["done"]
+
+
+async def test_what_was_lost_when_nobody_listened_is_told_with_the_next_run(
+    client: httpx.AsyncClient,
+) -> None:
+    context = (await client.post("/contexts", json={})).json()["id"]
+    deaf = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
+    with anyio.move_on_after(2):
+        await lines(client, deaf, context_id=context)
+    [told] = await of_kind(client, "stderr", "1", context_id=context, timeout_s=60)
+    assert "its variables are gone" in told["text"]
+    assert await of_kind(client, "stderr", "1", context_id=context) == []
+
+
+async def test_a_variable_of_one_run_gives_way_to_the_one_that_was_there_before(
+    client: httpx.AsyncClient,
+) -> None:
+    asked = "import os; print(os.environ['HOME'])"
+    [before] = await of_kind(client, "stdout", asked)
+    [during] = await of_kind(client, "stdout", asked, env_vars={"HOME": "/nowhere"})
+    [after] = await of_kind(client, "stdout", asked)
+    assert (during["text"], after) == ("/nowhere\n", {**before, "timestamp": after["timestamp"]})
+
+
+@pytest.mark.parametrize("name", ["python", "bash"])
+def test_code_that_seeds_gives_other_numbers_each_time(name: str) -> None:
+    language = LANGUAGES[name]
+    program, shown = {
+        "python": ([sys.executable, "-c"], "import random; print(random.random())"),
+        "bash": (["bash", "-c"], "echo $RANDOM"),
+    }[name]
+    first = "import random; random.seed(1)" if name == "python" else "RANDOM=1"
+    told = {
+        subprocess.run(
+            [*program, f"{first}\n{language.seed()}\n{shown}"], capture_output=True, text=True, check=True
+        ).stdout
+        for _ in range(3)
+    }
+    assert len(told) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("bash", "export FOO='it'\"'\"'s'\nunset OLD"),
+        ("javascript", 'Deno.env.set("FOO", "it\'s");\nDeno.env.delete("OLD");'),
+    ],
+)
+def test_each_language_sets_and_removes_variables_in_its_own_words(name: str, code: str) -> None:
+    assert LANGUAGES[name].environment({"FOO": "it's", "OLD": None}) == code
+
+
+def running(pid: int) -> bool:
+    """Whether a process is there that has not ended."""
+    with contextlib.suppress(FileNotFoundError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
 
 
 async def test_a_restart_forgets_variables(client: httpx.AsyncClient) -> None:

@@ -7,7 +7,13 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from atoll.errors import DeadlineError, NotFoundError, SandboxNotFoundError, UnsupportedError
+from atoll.errors import (
+    DeadlineError,
+    ExecTimeoutError,
+    NotFoundError,
+    SandboxNotFoundError,
+    UnsupportedError,
+)
 from atoll.guest import (
     CODE_PORT,
     GuestRequest,
@@ -33,6 +39,7 @@ from atoll.types import (
     CodeOutput,
     CodeResult,
     CodeVariable,
+    ExecResult,
     GuestPath,
     check_text,
     copied,
@@ -40,6 +47,9 @@ from atoll.types import (
 )
 
 _CALL_S = 120.0
+# the server inside interrupts the code, and kills what goes on; the client waits this much longer for its answer
+_GRACE_S = 10.0
+_INTERRUPTED = 130
 _ERROR_BYTES = 64 * 1024
 _ANSWER_BYTES = 16 << 20
 
@@ -79,13 +89,14 @@ class Code(Part):
     ) -> CodeResult:
         """Run code and return what it showed. An exception in it is part of the result.
 
-        A call that is cancelled or runs out of time interrupts the code; the variables stay.
+        A call that is cancelled or runs out of time interrupts the code; the variables stay. Code that goes on 5
+        seconds later is killed with its kernel, and the context has lost its variables.
 
         Args:
             code: The code. The value of its last line is the main output.
             language: ``python`` (also None), ``javascript``, ``typescript`` or ``bash``.
             context: Where to run it; None is the language's own context.
-            env: Variables of the environment for this run alone. Bash has only the sandbox's.
+            env: Variables of the environment for this run alone. In Java they are system properties.
             timeout_s: Seconds until it is interrupted; None waits for ever.
             on_stdout: Called with each piece of text as it is written.
             on_stderr: The same for standard error.
@@ -94,7 +105,8 @@ class Code(Part):
         Raises:
             InvalidSpecError: The language is not known, or both language and context are given.
             NotFoundError: There is no such context.
-            DeadlineError: It ran past ``timeout_s`` and was interrupted.
+            ExecTimeoutError: It ran past ``timeout_s`` and was interrupted. Its message says whether the
+                variables stay.
         """
         check_text("code", code)
         check_timeout(timeout_s)
@@ -103,23 +115,41 @@ class Code(Part):
             context_id=None if context is None else _id_of(context),
             language=language,
             env=copied("env", env),
+            timeout_s=timeout_s,
         )
+        bound_s = None if timeout_s is None else timeout_s + _GRACE_S
         reader = RunReader()
         callbacks = {"stdout": on_stdout, "stderr": on_stderr, "result": on_output}
         try:
-            answer = self._ask(request, Deadline(timeout_s, silence_s=SILENCE_S))
+            answer = self._ask(request, Deadline(bound_s, silence_s=SILENCE_S))
             for piece in bytes_of(answer):
                 for kind, value in reader.feed(piece):
                     callback = callbacks[kind]
                     if callback is not None:
                         call(callback, value)
         except DeadlineError as error:
-            raise DeadlineError(
-                f"the code did not end within {timeout_s} s, and was interrupted",
-                hint="give a longer timeout_s; the context keeps its variables",
-                sandbox_id=self._agent.sandbox_id,
+            if timeout_s is None:
+                raise
+            raise self._late(
+                reader, timeout_s, "may still run: the code interpreter does not answer"
             ) from error
+        if reader.is_late:
+            kept = reader.loss or "the context keeps its variables"
+            raise self._late(reader, timeout_s, f"was interrupted; {kept}")
         return reader.result()
+
+    def _late(self, reader: RunReader, timeout_s: float | None, then: str) -> ExecTimeoutError:
+        error = ExecTimeoutError(
+            f"the code did not end within {timeout_s} s, and {then}",
+            hint="give a longer timeout_s, or None for no limit",
+            sandbox_id=self._agent.sandbox_id,
+        )
+        error.result = ExecResult(
+            exit_code=_INTERRUPTED,
+            stdout_bytes=reader.written("stdout").encode(),
+            stderr_bytes=reader.written("stderr").encode(),
+        )
+        return error
 
     def create_context(
         self, language: str | None = None, *, cwd: GuestPath | None = None

@@ -74,6 +74,8 @@ def spec(*, bare: bool = False, languages: Sequence[str] = ()) -> TemplateSpec:
                 f"{'' if bare else others}"
                 f"mkdir -p /etc/ipython\n"
                 f"printf %s '{_IPYTHON}' >/etc/ipython/ipython_config.py\n"
+                # clients whose kernels run as root start contexts there
+                "chgrp user /root && chmod 770 /root\n"
                 f"cp {_HOME}/code_server/atoll_display.py"
                 ' "$(python3 -c \'import sysconfig; print(sysconfig.get_path("purelib"))\')"\n',
                 user="root",

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import site
 import socket
 import sys
 
@@ -25,6 +27,8 @@ async def main(cwd: str, languages: list[str]) -> None:
     ``/health`` says that all is well once each of them has run something through the server: the first run loads
     much that a snapshot should have, too.
     """
+    # a kernel finds packages that are installed here later only if the directory is there when it starts
+    os.makedirs(site.getusersitepackages(), exist_ok=True)
     contexts = Contexts(cwd)
     for name in languages:
         language = LANGUAGES[name]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any
 
 from starlette.applications import Starlette
@@ -15,10 +16,15 @@ from starlette.routing import Route
 
 from .contexts import Context, Contexts, TooManyError, UnknownContextError
 from .languages import LANGUAGES, language_of
+from .results import Line
+from .surroundings import Surroundings
 
 _MOST_BODY = 16 * 1024 * 1024
-_ENVIRONMENT = "/run/atoll/environment.json"
 _KEEP_ALIVE_S = 10.0
+# how much a client may be behind
+_MOST_LINES = 256
+
+_Told = asyncio.Queue[Line | None]
 
 
 class RefusedError(Exception):
@@ -47,6 +53,7 @@ class App:
 
     def __init__(self, contexts: Contexts) -> None:
         self._contexts = contexts
+        self._running: set[asyncio.Task[None]] = set()
         self.is_ready = False
 
     def asgi(self) -> Starlette:
@@ -72,44 +79,59 @@ class App:
 
     async def _execute(self, request: Request) -> Response:
         body = await _body(request)
-        code, given = body.get("code"), body.get("env_vars") or {}
+        code, given, timeout_s = body.get("code"), body.get("env_vars") or {}, body.get("timeout_s")
         if not isinstance(code, str) or not isinstance(given, dict):
             raise RefusedError(400, "give code as text, and env_vars as an object")
+        if timeout_s is not None and not isinstance(timeout_s, (int, float)):
+            raise RefusedError(400, "give timeout_s as a number")
         if body.get("context_id") and body.get("language"):
             raise RefusedError(400, "Only one of context_id or language can be provided")
         if body.get("context_id"):
             context = self._contexts.get(str(body["context_id"]))
         else:
             context = await self._contexts.default(_language(body))
-        everywhere = await asyncio.to_thread(_variables_of_sandbox)
         only_now = {str(name): str(value) for name, value in given.items()}
-        lines = self._lines(context, code, everywhere, only_now)
-        return StreamingResponse(lines, media_type="application/json")
+        run = functools.partial(self._run, context, code, only_now, timeout_s)
+        return StreamingResponse(self._lines(run), media_type="application/json")
 
-    async def _lines(
-        self, context: Context, code: str, everywhere: dict[str, str], only_now: dict[str, str]
-    ) -> AsyncIterator[bytes]:
+    async def _lines(self, run: Callable[[_Told], Coroutine[Any, Any, None]]) -> AsyncIterator[bytes]:
         """Yield lines. A client that leaves has what it ran interrupted."""
-        done = False
-        lines = self._contexts.execute(context, code, everywhere, only_now)
-        waiting: asyncio.Future[Any] | None = None
+        told: _Told = asyncio.Queue(_MOST_LINES)
+        # a task, so that it can end what it runs when the client has left
+        running = asyncio.create_task(run(told))
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
         try:
             while True:
-                waiting = asyncio.ensure_future(anext(lines, None))
-                while not (await asyncio.wait([waiting], timeout=_KEEP_ALIVE_S))[0]:
+                try:
+                    line = await asyncio.wait_for(told.get(), _KEEP_ALIVE_S)
+                except TimeoutError:
+                    if running.done():
+                        running.result()
                     # so that nothing between here and the client takes a long silence for an end
-                    yield b'{"type":"keep_alive"}\n'
-                line = waiting.result()
+                    line = {"type": "keep_alive"}
                 if line is None:
                     break
                 yield json.dumps(line).encode() + b"\n"
-            done = True
             yield b'{"type":"end_of_execution"}\n'
         finally:
-            if not done:
-                await context.kernel.interrupt()
-                if waiting is not None:
-                    await asyncio.shield(_drained(lines, waiting))
+            running.cancel()
+
+    async def _run(
+        self, context: Context, code: str, only_now: dict[str, str], timeout_s: float | None, told: _Told
+    ) -> None:
+        """Run code and tell what comes of it. If it is cancelled or too late, the code is interrupted."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                around = await asyncio.to_thread(Surroundings.read)
+                async with contextlib.aclosing(
+                    self._contexts.execute(context, code, around, only_now)
+                ) as lines:
+                    async for line in lines:
+                        await told.put(line)
+        except TimeoutError:
+            await told.put({"type": "timed_out", "loss": context.loss()})
+        await told.put(None)
 
     async def _list(self, _: Request) -> Response:
         return JSONResponse([context.shown() for context in self._contexts.all()])
@@ -139,13 +161,6 @@ class App:
         if context.language.name != "python":
             raise RefusedError(400, "variables are told for Python only")
         return Response(await self._contexts.variables(context), media_type="application/json")
-
-
-async def _drained(lines: AsyncIterator[Any], waiting: asyncio.Future[Any]) -> None:
-    """Read an interrupted execution to its end, so that the next one finds an idle kernel."""
-    line = await waiting
-    while line is not None:
-        line = await anext(lines, None)
 
 
 def _language(body: dict[str, Any]) -> Any:
@@ -184,12 +199,3 @@ def _answered(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Re
             return PlainTextResponse(str(error), 400)
 
     return answer
-
-
-def _variables_of_sandbox() -> dict[str, str]:
-    """Read the variables that the sandbox was made with. The kernels have those of the template's build."""
-    try:
-        found = json.loads(Path(_ENVIRONMENT).read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}

@@ -1,14 +1,24 @@
-"""An extension of IPython, loaded in each Python kernel: shows data frames and charts as data, too."""
+"""An extension of IPython, loaded in each Python kernel: shows frames, charts and pictures, sees new packages."""
 
 from __future__ import annotations
 
+import functools
+import importlib
+import importlib.util
 import json
+import os
+import site
+import sys
+import sysconfig
+from importlib.machinery import ModuleSpec
 from typing import Any
 
 from IPython.core.formatters import BaseFormatter
+from IPython.display import display
 from traitlets import ObjectName, Unicode
 
 _FIGURE = ("matplotlib.figure", "Figure")
+_PICTURES = "PIL.Image"
 
 
 class DataFormatter(BaseFormatter):
@@ -33,8 +43,46 @@ class ChartFormatter(BaseFormatter):
         return super().lookup(obj)  # type: ignore[no-untyped-call]
 
 
+class PictureFinder:
+    """Changes Pillow when it is loaded, so that a picture is shown by ``show``, and by ``save`` to a file."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Find Pillow's module of pictures, once."""
+        if name != _PICTURES:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader.exec_module = functools.partial(_load, spec.loader.exec_module)  # type: ignore[method-assign]
+        return spec
+
+
+class NewPackages:
+    """Has a kernel find packages that were installed since it started."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[float, set[str]]] = {}
+        self.look()
+
+    def look(self, *_: Any) -> None:
+        """Look whether the directories of packages have changed, and follow the new path files in them."""
+        for directory in (site.getusersitepackages(), sysconfig.get_path("purelib")):
+            try:
+                changed_at = os.stat(directory).st_mtime
+                known_at, known = self._seen.get(directory, (None, None))
+                if changed_at == known_at:
+                    continue
+                files = {name for name in os.listdir(directory) if name.endswith(".pth")}
+            except OSError:
+                continue
+            self._seen[directory] = (changed_at, files)
+            importlib.invalidate_caches()
+            for name in sorted(files - known) if known is not None else ():
+                site.addpackage(directory, name, None)
+
+
 def load_ipython_extension(shell: Any) -> None:
-    """Add the two forms to those that IPython knows."""
+    """Add the two forms to those that IPython knows, and see to pictures and packages."""
     formatter = shell.display_formatter
     added: dict[str, Any] = {
         "e2b/data": DataFormatter(parent=formatter),
@@ -45,6 +93,27 @@ def load_ipython_extension(shell: Any) -> None:
     # by name: the library is not loaded for it
     added["e2b/data"].for_type_by_name("pandas.core.frame", "DataFrame", _frame_as_data)
     added["e2b/data"].for_type_by_name("pandas", "DataFrame", _frame_as_data)
+    sys.meta_path.insert(0, PictureFinder())
+    shell.events.register("pre_run_cell", NewPackages().look)
+
+
+def _load(load: Any, module: Any) -> None:
+    load(module)
+    save = module.Image.save
+
+    @functools.wraps(save)
+    def save_and_show(picture: Any, fp: Any, *arguments: Any, **options: Any) -> None:
+        save(picture, fp, *arguments, **options)
+        # matplotlib saves figures so, and shows them itself
+        asking = sys._getframe(1).f_globals.get("__name__", "")
+        if isinstance(fp, (str, os.PathLike)) and not asking.startswith("matplotlib."):
+            display(picture)  # type: ignore[no-untyped-call]
+
+    def show(picture: Any, *_: Any, **__: Any) -> None:
+        """Show the picture."""
+        display(picture)  # type: ignore[no-untyped-call]
+
+    module.Image.save, module.Image.show = save_and_show, show
 
 
 def _frame_as_data(frame: Any) -> dict[str, list[Any]]:

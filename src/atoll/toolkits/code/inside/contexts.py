@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import subprocess
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 
-from .kernel import Kernel, KernelDiedError
+from .kernel import GRACE_S, Kernel, KernelDiedError
 from .languages import Language
-from .results import Line
+from .results import Line, stderr_line
+from .surroundings import Surroundings
 
 MOST = 64
 _VARIABLES_CODE = """
@@ -29,7 +32,18 @@ del _atoll_variables
 
 def _made(top: str, path: str) -> str:
     directory = os.path.normpath(os.path.join(top, path))
-    os.makedirs(directory, exist_ok=True)
+    try:
+        os.makedirs(directory, exist_ok=True)
+    except PermissionError:
+        # the user is as good as root
+        owner = ["-o", str(os.getuid()), "-g", str(os.getgid())]
+        made = subprocess.run(["sudo", "-n", "install", "-d", *owner, directory], capture_output=True)
+        if made.returncode:
+            raise
+    if not os.access(directory, os.X_OK):
+        raise PermissionError(
+            f"{directory} cannot be entered; give the sandbox's user the right to, or name another cwd"
+        )
     return directory
 
 
@@ -43,17 +57,29 @@ class UnknownContextError(Exception):
 
 @dataclass
 class Context:
-    """A kernel, and what clients know of it."""
+    """A kernel, and what clients know of it.
+
+    ``environment`` has the variables that the kernel was told, and ``machine_id`` says in which sandbox its random
+    numbers began.
+    """
 
     context_id: str
     language: Language
     cwd: str
     kernel: Kernel
+    machine_id: str
     environment: dict[str, str] = field(default_factory=dict)
 
     def shown(self) -> dict[str, str]:
         """Return it as clients read it."""
         return {"id": self.context_id, "language": self.language.name, "cwd": self.cwd}
+
+    def loss(self) -> str:
+        """Return why the variables are gone, once for each time; empty if they are not."""
+        why, self.kernel.lost = self.kernel.lost, ""
+        if why:
+            self.environment = {}
+        return why
 
 
 class Contexts:
@@ -61,10 +87,12 @@ class Contexts:
 
     Args:
         cwd: Where contexts start that name no directory.
+        grace_s: How long a run may go on after it was interrupted.
     """
 
-    def __init__(self, cwd: str) -> None:
+    def __init__(self, cwd: str, *, grace_s: float = GRACE_S) -> None:
         self._cwd = cwd
+        self._grace_s = grace_s
         self._contexts: dict[str, Context] = {}
         self._defaults: dict[str, Context] = {}
         self._starting = asyncio.Lock()
@@ -94,9 +122,10 @@ class Contexts:
         if len(self._contexts) >= MOST:
             raise TooManyError
         directory = await asyncio.to_thread(_made, self._cwd, cwd or ".")
-        kernel = Kernel(language.kernel, directory)
+        around = await asyncio.to_thread(Surroundings.read)
+        kernel = Kernel(language.kernel, directory, self._grace_s)
         await kernel.start()
-        made = Context(str(uuid.uuid4()), language, directory, kernel)
+        made = Context(str(uuid.uuid4()), language, directory, kernel, around.machine_id)
         self._contexts[made.context_id] = made
         return made
 
@@ -125,8 +154,8 @@ class Contexts:
             UnknownContextError: There is none of this id.
         """
         context = self.get(context_id)
-        context.environment.clear()
         await context.kernel.restart()
+        context.kernel.lost, context.environment = "", {}
 
     async def variables(self, context: Context) -> str:
         """Return the variables of a Python context, as JSON."""
@@ -134,38 +163,48 @@ class Contexts:
         return "".join(line["text"] for line in lines if line["type"] == "stdout") or "[]"
 
     async def execute(
-        self, context: Context, code: str, everywhere: Mapping[str, str], only_now: Mapping[str, str]
-    ) -> AsyncIterator[Line]:
-        """Run code and yield what comes of it.
+        self, context: Context, code: str, around: Surroundings, only_now: Mapping[str, str]
+    ) -> AsyncGenerator[Line]:
+        """Run code and yield what comes of it. Who closes the iteration early has the code interrupted.
 
         Args:
             context: Where.
             code: The code.
-            everywhere: The sandbox's variables.
+            around: The sandbox as it is now.
             only_now: Variables for this execution alone.
         """
-        try:
-            await self._set(context, {**everywhere, **only_now})
-            async for line in context.kernel.execute(code):
-                if line["type"] == "result" and context.language.displays_values:
-                    line["is_main_result"] = True
-                yield line
-        except KernelDiedError:
-            yield {
-                "type": "error",
-                "name": "KernelDied",
-                "value": "the kernel ended, and its variables are gone; it was started again",
-                "traceback": "",
-            }
-            context.environment.clear()
+        unknown = ""
 
-    async def _set(self, context: Context, wanted: Mapping[str, str]) -> None:
-        """Change what differs from what the kernel has, and remove what an earlier execution alone had."""
-        had = context.environment
-        changes: dict[str, str | None] = {
-            name: value for name, value in wanted.items() if had.get(name) != value
-        }
-        changes |= {name: None for name in had if name not in wanted}
-        if changes and context.language.set_line:
-            await context.kernel.quietly(context.language.environment(changes))
-        context.environment = dict(wanted)
+        def prepare() -> str:
+            nonlocal unknown
+            unknown = context.loss()
+            return _preparation(context, around, only_now)
+
+        try:
+            async with contextlib.aclosing(context.kernel.execute(code, prepare=prepare)) as lines:
+                async for line in lines:
+                    if unknown:
+                        yield stderr_line(f"before this run, {unknown}\n")
+                        unknown = ""
+                    if line["type"] == "result" and context.language.displays_values:
+                        line["is_main_result"] = True
+                    yield line
+        except KernelDiedError:
+            yield {"type": "error", "name": "KernelDied", "value": context.loss(), "traceback": ""}
+
+
+def _preparation(context: Context, around: Surroundings, only_now: Mapping[str, str]) -> str:
+    """Return code that makes a kernel the sandbox's: its variables, and random numbers that no copy has.
+
+    It changes what differs from what the kernel has, and takes back what an earlier execution alone had.
+    """
+    had, wanted = context.environment, {**around.environment, **only_now}
+    changes: dict[str, str | None] = {name: value for name, value in wanted.items() if had.get(name) != value}
+    # the kernel has inherited this program's
+    changes |= {name: os.environ.get(name) for name in had if name not in wanted}
+    context.environment = wanted
+    parts = [context.language.environment(changes)]
+    if context.machine_id != around.machine_id:
+        context.machine_id = around.machine_id
+        parts.append(context.language.seed())
+    return "\n".join(part for part in parts if part)

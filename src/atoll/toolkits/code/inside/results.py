@@ -35,7 +35,7 @@ def line_of(kind: str, content: Mapping[str, Any]) -> Line | None:
     """
     if kind == "stream":
         name = "stderr" if content.get("name") == "stderr" else "stdout"
-        return {"type": name, "text": str(content.get("text", "")), "timestamp": time.time_ns()}
+        return _text_line(name, str(content.get("text", "")))
     if kind in ("execute_result", "display_data"):
         return _result(content.get("data", {}), is_main=kind == "execute_result")
     if kind == "error":
@@ -43,6 +43,15 @@ def line_of(kind: str, content: Mapping[str, Any]) -> Line | None:
     if kind == "execute_input":
         return {"type": "number_of_executions", "execution_count": content.get("execution_count")}
     return None
+
+
+def stderr_line(text: str) -> Line:
+    """Return a line with a text for standard error."""
+    return _text_line("stderr", text)
+
+
+def _text_line(stream: str, text: str) -> Line:
+    return {"type": stream, "text": text, "timestamp": time.time_ns()}
 
 
 def _result(data: Mapping[str, Any], *, is_main: bool) -> Line:
