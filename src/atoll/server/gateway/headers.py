@@ -53,13 +53,24 @@ def forwarded(peer: str, scheme: str, host: bytes) -> Headers:
     ]
 
 
+def spelled(headers: Headers) -> Headers:
+    """Return headers in the spelling that HTTP/1.1 has for names, such as ``Content-Type``.
+
+    The HTTP server does not show how the client wrote them.
+    """
+    return [(b"-".join(part.capitalize() for part in name.split(b"-")), value) for name, value in headers]
+
+
 def head(method: str, target: bytes, headers: Headers) -> bytes:
     """Return a request's head as it is sent.
 
     Raises:
         ValueError: A part contains a byte that could start another field.
     """
-    lines = [method.encode("ascii") + b" " + target + b" HTTP/1.1", *(b": ".join(pair) for pair in headers)]
+    lines = [
+        method.encode("ascii") + b" " + target + b" HTTP/1.1",
+        *(b": ".join(pair) for pair in spelled(headers)),
+    ]
     if any(b"\r" in line or b"\n" in line or b"\0" in line for line in lines):
         raise ValueError("a header has an invalid byte")
     if b" " in target or not target.isascii():

@@ -25,7 +25,7 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 from atoll.errors import AtollError
 from atoll.server.gateway.connection_pool import ConnectionPool
 from atoll.server.gateway.connections import Connection
-from atoll.server.gateway.headers import to_client
+from atoll.server.gateway.headers import spelled, to_client
 from atoll.server.gateway.rejections import Rejection, rejection_of
 from atoll.server.gateway.request import GatewayRequest
 from atoll.server.gateway.sandbox_cache import CachedSandbox
@@ -89,7 +89,7 @@ class Tunnel:
             host=request.host.decode("latin-1"),
             target=request.line_target.decode("latin-1"),
             subprotocols=_subprotocols(request),
-            extra_headers=[pair for pair in request.for_guest() if pair[0] != b"host"],
+            extra_headers=spelled([pair for pair in request.for_guest() if pair[0] != b"host"]),
         )
         try:
             await connection.send(self._socket.send(opening))
