@@ -1,4 +1,4 @@
-"""R and Java in the code interpreter's template. `make soak` runs it: the template takes packages of 600 MB."""
+"""What the templates that atoll ships have. `make soak` runs it: they take packages of more than a gigabyte."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from atoll import Sandbox
 from atoll.errors import InvalidSpecError
 from atoll.toolkits import install
-from atoll.toolkits.code import LANGUAGES, NAME
+from atoll.toolkits.code import LANGUAGES, LIBRARIES, NAME
 
 pytestmark = pytest.mark.timeout(1800)
 LONG_S = 240.0
@@ -22,6 +22,39 @@ def sandbox(module_home: Path) -> Iterator[Sandbox]:
     install(NAME, languages=LANGUAGES)
     with Sandbox.create(template=NAME, env={"GREETING": "hello"}) as sandbox:
         yield sandbox
+
+
+# the names of modules that are not those of their packages
+MODULES = {
+    "beautifulsoup4": "bs4",
+    "opencv-python-headless": "cv2",
+    "pillow": "PIL",
+    "python-docx": "docx",
+    "python-pptx": "pptx",
+    "pyyaml": "yaml",
+    "scikit-image": "skimage",
+    "scikit-learn": "sklearn",
+}
+
+
+def test_all_libraries_can_be_imported_together(sandbox: Sandbox) -> None:
+    wanted = ["numpy", "pandas", "matplotlib", *(MODULES.get(name, name) for name in LIBRARIES)]
+    for name in wanted:
+        sandbox.code.run(f"import {name}", timeout_s=LONG_S).check()
+    sandbox.code.run(
+        "import cv2, numpy; cv2.imencode('.png', numpy.zeros((2, 2, 3)))", timeout_s=LONG_S
+    ).check()
+    compiled = "from numba import njit\n@njit\ndef f(x): return x + 1\nf(41)"
+    assert sandbox.code.run(compiled, timeout_s=LONG_S).check().text == "42"
+
+
+def test_the_template_for_developers_has_their_programs(module_home: Path) -> None:
+    del module_home
+    install("developer")
+    with Sandbox.create(template="developer") as sandbox:
+        for program in ("node", "npm", "gh", "gcc", "g++", "make", "wget", "jq"):
+            sandbox.exec([program, "--version"]).check()
+        sandbox.run("echo 'int main(void) { return 0; }' >a.c && gcc a.c && ./a.out").check()
 
 
 def test_r_gives_values_pictures_and_errors_and_its_variables_sleep(sandbox: Sandbox) -> None:

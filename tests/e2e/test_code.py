@@ -17,7 +17,7 @@ from tests.adapters.libraries import run_cases
 from tests.e2e.server import Server
 from tests.sdks.installed import javascript_sdk
 
-from atoll import CodeOutput, Sandbox
+from atoll import CodeOutput, Sandbox, Templates
 from atoll.errors import (
     CodeFailedError,
     ExecTimeoutError,
@@ -25,8 +25,7 @@ from atoll.errors import (
     NotFoundError,
     UnsupportedError,
 )
-from atoll.toolkits import install
-from atoll.toolkits.code import NAME
+from atoll.toolkits.code import CONTEXT, NAME, spec
 
 # The template takes a minute on a quiet machine.
 pytestmark = pytest.mark.timeout(1500)
@@ -35,9 +34,9 @@ LONG_S = 90.0
 
 @pytest.fixture(scope="module")
 def template(module_home: Path) -> str:
-    """The template as users get it."""
+    """The template without the libraries that no test here needs."""
     del module_home
-    install(NAME, public=True)
+    Templates.build(spec(libraries=()), NAME, public=True, context=CONTEXT)
     return NAME
 
 

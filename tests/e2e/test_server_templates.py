@@ -22,6 +22,8 @@ from tests.registry.images import symlink
 from tests.waiting import BOUND_S, until
 
 from atoll import Sandbox as Local
+from atoll import Templates
+from atoll.types import RunStep, TemplateSpec
 
 
 @pytest.fixture(autouse=True)
@@ -145,6 +147,21 @@ def test_a_background_build_is_ended_with_its_template_and_leaves_nothing(server
     assert asked(server, "DELETE", f"/templates/{info.template_id}") == (204, None)
     assert not list(Local.list())
     assert asked(server, "DELETE", f"/templates/{info.template_id}")[0] == 404
+
+
+def test_base_is_the_operators_fuller_template_if_there_is_one(server: Server) -> None:
+    Templates.build(TemplateSpec(steps=[RunStep(command="touch ~/gcc")]), "developer", public=True)
+    try:
+        with Sandbox.create() as made:
+            assert made.files.exists("gcc")
+            assert made.get_info().name == "base"
+        Template.build(Template().from_base_image().run_cmd("mv ~/gcc ~/built"), "on-base")
+        with Sandbox.create("on-base") as made:
+            assert made.files.exists("built")
+    finally:
+        Templates.delete("developer")
+    with Sandbox.create() as made:
+        assert not made.files.exists("gcc")
 
 
 def test_names_and_tags(server: Server) -> None:

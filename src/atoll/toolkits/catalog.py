@@ -9,6 +9,7 @@ from typing import Any
 
 from atoll.errors import TemplateNotFoundError
 from atoll.sdk import AsyncTemplates, Templates
+from atoll.toolkits import developer
 from atoll.toolkits.code import template as code
 from atoll.types import BuildInfo, BuildLine, TemplateSpec
 
@@ -20,13 +21,13 @@ class Shipped:
     Args:
         spec: Returns what to build, with some of the languages.
         languages: The languages that it can have in addition.
-        context: The directory with the files that it copies.
+        context: The directory with the files that it copies, if it copies any.
         about: What it is, in a line.
     """
 
     spec: Callable[[Sequence[str]], TemplateSpec]
     languages: tuple[str, ...]
-    context: Path
+    context: Path | None
     about: str
 
 
@@ -36,6 +37,12 @@ SHIPPED: Mapping[str, Shipped] = {
         code.LANGUAGES,
         code.CONTEXT,
         "Python, JavaScript, TypeScript and Bash in contexts: `sandbox.code`",
+    ),
+    developer.NAME: Shipped(
+        developer.spec,
+        (),
+        None,
+        "Node.js, npm, gcc, make, wget, jq and gh; E2B's clients get it as `base`",
     ),
 }
 
@@ -53,8 +60,8 @@ def install(
     What was built before is not built again. It takes packages from registries.
 
     Args:
-        name: Its name, such as ``code-interpreter-v1``.
-        languages: What it has beside what it always has: ``"r"`` and ``"java"``.
+        name: Its name: ``code-interpreter-v1`` or ``developer``.
+        languages: What the code interpreter has beside what it always has: ``"r"`` and ``"java"``.
         team: The team that owns it.
         public: Whether every team may use it; None leaves this as it is.
         on_line: Called with each line of its log.

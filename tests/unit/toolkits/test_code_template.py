@@ -3,6 +3,7 @@
 import pytest
 
 from atoll.errors import InvalidSpecError
+from atoll.toolkits import SHIPPED
 from atoll.toolkits.code import LANGUAGES, spec
 
 
@@ -16,3 +17,10 @@ def test_a_language_is_one_more_step_and_is_installed_before_the_server() -> Non
 def test_a_language_that_it_cannot_have_is_refused() -> None:
     with pytest.raises(InvalidSpecError, match="give r or java"):
         spec(languages=["cobol"])
+
+
+def test_only_the_code_interpreter_has_languages_to_add() -> None:
+    assert SHIPPED["code-interpreter-v1"].spec(["r"]).steps
+    assert SHIPPED["developer"].spec([]).steps
+    with pytest.raises(InvalidSpecError, match="no language to add"):
+        SHIPPED["developer"].spec(["r"])

@@ -15,6 +15,7 @@ from atoll.server.builds.builds import Builds
 from atoll.server.builds.uploads import Uploads, pieces_of
 from atoll.server.e2b.answers import Refusal, answer
 from atoll.server.e2b.build_steps import archives_of, spec_of
+from atoll.server.e2b.template_source import with_fuller_base
 from atoll.server.e2b.template_views import entry, status_of
 from atoll.server.e2b.template_wire import NewBuild, Upload
 from atoll.server.settings import Settings
@@ -68,8 +69,8 @@ def _work_routes(
 ) -> Sequence[Route]:
     async def begin(request: TeamRequest) -> Response:
         build, wanted = await _build(request), await request.body(NewBuild)
-        spec = spec_of(wanted, build.limits, images)
         team = request.team.name
+        spec = await with_fuller_base(spec_of(wanted, build.limits, images), team)
         archives = {digest: uploads.path(team, digest) for digest in archives_of(spec)}
         await builds.begin(build.build_id, spec, team, archives)
         return Response(status_code=202)

@@ -9,6 +9,9 @@ import msgspec
 from atoll.errors import NotFoundError
 from atoll.sdk import AsyncTemplates
 from atoll.server.e2b.answers import Refusal
+from atoll.server.e2b.image_names import BASE
+from atoll.toolkits import developer
+from atoll.types import Resolved, TemplateSpec
 
 # The names that a template, a snapshot or an image can have, with a namespace, a registry, a tag, a digest.
 _REF = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,255}")
@@ -46,9 +49,33 @@ async def source_of(ref: str, team: str) -> TemplateSource:
         found = await AsyncTemplates.resolve(ref, team)
     except NotFoundError:
         raise await _missing(ref, team) from None
+    if found.image == BASE and (fuller := await _developer(team)) is not None:
+        return TemplateSource(template_id=fuller.template_id, alias=BASE, snapshot_id=fuller.snapshot_id)
     return TemplateSource(
         template_id=found.template_id, alias=found.name, image=found.image, snapshot_id=found.snapshot_id
     )
+
+
+async def with_fuller_base(spec: TemplateSpec, team: str) -> TemplateSpec:
+    """Return what to build on what clients expect of the image ``base``, if the server has that."""
+    if spec.image != BASE and not (spec.template == BASE and await _is_image(BASE, team)):
+        return spec
+    if await _developer(team) is None:
+        return spec
+    return msgspec.structs.replace(spec, image=None, trusted_image=False, template=developer.NAME)
+
+
+async def _developer(team: str) -> Resolved | None:
+    """Return the operator's template that stands for E2B's ``base``, which has more than the image of that name."""
+    try:
+        found = await AsyncTemplates.resolve(developer.NAME, team)
+    except NotFoundError:
+        return None
+    return found if found.team is None else None
+
+
+async def _is_image(ref: str, team: str) -> bool:
+    return (await AsyncTemplates.resolve(ref, team)).image is not None
 
 
 async def _missing(ref: str, team: str) -> Refusal:

@@ -1,5 +1,5 @@
 """The code interpreter: a template with kernels of Jupyter, and the server inside that runs code in them."""
 
-from atoll.toolkits.code.template import LANGUAGES, NAME, spec
+from atoll.toolkits.code.template import CONTEXT, LANGUAGES, LIBRARIES, NAME, spec
 
-__all__ = ["LANGUAGES", "NAME", "spec"]
+__all__ = ["CONTEXT", "LANGUAGES", "LIBRARIES", "NAME", "spec"]

@@ -16,9 +16,43 @@ CONTEXT = Path(__file__).parent
 
 _HOME = "/opt/atoll"
 _SERVER = ("jupyter_client>=8.6,<9", "starlette>=0.40,<2", "uvicorn>=0.30,<1")
-_KERNEL = "ipykernel>=7,<8"
-_OTHER_KERNELS = ("bash_kernel>=0.10,<0.11", "deno>=2.5,<3")
-_LIBRARIES = ("numpy>=2.2.6,<3", "pandas>=2.2,<4", "matplotlib>=3.10.3,<4", "e2b-charts==1.0.0")
+_KERNELS = ("ipykernel>=7,<8", "bash_kernel>=0.10,<0.11", "deno>=2.5,<3")
+_CORE = ("numpy>=2.2.6,<3", "pandas>=2.2,<4", "matplotlib>=3.10.3,<4", "e2b-charts==1.0.0")
+LIBRARIES = (
+    "aiohttp",
+    "beautifulsoup4",
+    "bokeh",
+    "imageio",
+    "joblib",
+    "lxml",
+    "nltk",
+    "numba",
+    "opencv-python-headless",
+    "openpyxl",
+    "pillow",
+    "plotly",
+    "pyarrow",
+    "pypdf",
+    "pytest",
+    "python-docx",
+    "python-pptx",
+    "pytz",
+    "pyyaml",
+    "requests",
+    "scikit-image",
+    "scikit-learn",
+    "scipy",
+    "seaborn",
+    "statsmodels",
+    "sympy",
+    "tabulate",
+    "textblob",
+    "tqdm",
+    "xarray",
+    "xlrd",
+    "xlsxwriter",
+)
+"""The libraries of Python that it has beside numpy, pandas and matplotlib."""
 _DENO = {
     "argv": ["deno", "jupyter", "--kernel", "--conn", "{connection_file}"],
     "display_name": "Deno",
@@ -38,12 +72,12 @@ LANGUAGES = tuple(_ADDED)
 """The languages that it has only when they are asked for, since each takes some 300 MB."""
 
 
-def spec(*, bare: bool = False, languages: Sequence[str] = ()) -> TemplateSpec:
+def spec(*, libraries: Sequence[str] = LIBRARIES, languages: Sequence[str] = ()) -> TemplateSpec:
     """Return what to build.
 
     Args:
-        bare: Whether it has Python alone: no other language, no numpy, pandas and matplotlib, and no charts as
-            data. It is built sooner, and is smaller.
+        libraries: Which libraries it has beside numpy, pandas and matplotlib. With fewer it is built sooner, and is
+            smaller.
         languages: Which of ``LANGUAGES`` it has in addition.
 
     Raises:
@@ -55,14 +89,8 @@ def spec(*, bare: bool = False, languages: Sequence[str] = ()) -> TemplateSpec:
                 f"the template has no language {language!r} to add", hint=f"give {' or '.join(LANGUAGES)}"
             )
     added: list[Step] = [RunStep(command=_ADDED[each], user="root") for each in sorted(set(languages))]
-    packages = [*_SERVER, _KERNEL, *(() if bare else (*_OTHER_KERNELS, *_LIBRARIES))]
-    ready = "python" if bare else "python javascript"
+    packages = [*_SERVER, *_KERNELS, *_CORE, *libraries]
     kernels = "/usr/local/share/jupyter/kernels"
-    others = (
-        "python3 -m bash_kernel.install --prefix /usr/local\n"
-        f"mkdir -p {kernels}/deno\n"
-        f"printf %s '{json.dumps(_DENO)}' >{kernels}/deno/kernel.json\n"
-    )
     return TemplateSpec(
         steps=[
             RunStep(command=["python3", "-m", "pip", "install", "--no-cache-dir", *packages], user="root"),
@@ -70,9 +98,11 @@ def spec(*, bare: bool = False, languages: Sequence[str] = ()) -> TemplateSpec:
             *added,
             CopyStep(sources=["inside"], target=f"{_HOME}/code_server", user="root"),
             RunStep(
-                command=f"set -e\n"
-                f"{'' if bare else others}"
-                f"mkdir -p /etc/ipython\n"
+                command="set -e\n"
+                "python3 -m bash_kernel.install --prefix /usr/local\n"
+                f"mkdir -p {kernels}/deno\n"
+                f"printf %s '{json.dumps(_DENO)}' >{kernels}/deno/kernel.json\n"
+                "mkdir -p /etc/ipython\n"
                 f"printf %s '{_IPYTHON}' >/etc/ipython/ipython_config.py\n"
                 # clients whose kernels run as root start contexts there
                 "chgrp user /root && chmod 770 /root\n"
@@ -82,6 +112,6 @@ def spec(*, bare: bool = False, languages: Sequence[str] = ()) -> TemplateSpec:
             ),
         ],
         # -s: what the user installs for its own code does not change the server
-        start_command=f'home=$PWD; cd {_HOME} && exec python3 -s -m code_server "$home" {ready}',
+        start_command=f'home=$PWD; cd {_HOME} && exec python3 -s -m code_server "$home" python javascript',
         ready_command="curl -sf http://127.0.0.1:49999/health",
     )
