@@ -19,6 +19,11 @@ const FaultRecord = "ATOLL.fault"
 
 type inode struct{ device, number uint64 }
 
+func inodeOf(info fs.FileInfo) inode {
+	raw := info.Sys().(*syscall.Stat_t)
+	return inode{raw.Dev, raw.Ino}
+}
+
 // packer writes a directory as a tar.
 type packer struct {
 	work  Work
@@ -141,7 +146,7 @@ func (p *packer) header(name string, info fs.FileInfo) (*tar.Header, error) {
 		header.Name += "/"
 	}
 	if info.Mode().IsRegular() && raw.Nlink > 1 {
-		key := inode{raw.Dev, raw.Ino}
+		key := inodeOf(info)
 		if first, seen := p.names[key]; seen {
 			header.Typeflag, header.Linkname, header.Size = tar.TypeLink, first, 0
 		} else {

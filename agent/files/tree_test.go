@@ -157,6 +157,7 @@ func TestATarCannotReachOutOfItsDirectory(t *testing.T) {
 			{Name: "way", Typeflag: tar.TypeSymlink, Linkname: outside},
 			{Name: "in", Typeflag: tar.TypeLink, Linkname: "way/precious"},
 		},
+		"own":    {{Name: "way", Typeflag: tar.TypeSymlink, Linkname: outside}, {Name: "way/", Typeflag: tar.TypeDir}, {Name: "way/victim"}},
 		"mkdir":  {{Name: "way", Typeflag: tar.TypeSymlink, Linkname: outside}, {Name: "way/victim/", Typeflag: tar.TypeDir}},
 		"device": {{Name: "null", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3}},
 		"fifo":   {{Name: "pipe", Typeflag: tar.TypeFifo}},
@@ -177,6 +178,87 @@ func TestATarCannotReachOutOfItsDirectory(t *testing.T) {
 		}
 		if text, _ := os.ReadFile(filepath.Join(outside, "precious")); string(text) != "gold" {
 			t.Errorf("%s changed a file outside", name)
+		}
+	}
+}
+
+func TestADirectoryOfATarGoesThroughALinkThatWasThere(t *testing.T) {
+	w, directory := work(t)
+	elsewhere := t.TempDir()
+	put(t, w, filepath.Join(directory, "usr/bin/sh"), "shell")
+	for _, err := range []error{
+		os.Symlink("usr/bin", filepath.Join(directory, "bin")),
+		os.Symlink(elsewhere, filepath.Join(directory, "man")),
+		os.Chmod(filepath.Join(directory, "usr/bin"), 0o711),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	body := archive(t,
+		&tar.Header{Name: "bin/", Typeflag: tar.TypeDir, Mode: 0o777}, &tar.Header{Name: "bin/tool"},
+		&tar.Header{Name: "man/new/", Typeflag: tar.TypeDir, Mode: 0o750}, &tar.Header{Name: "man/new/page"},
+		&tar.Header{Name: "twin", Typeflag: tar.TypeLink, Linkname: "man/new/page"},
+	)
+	if _, err := w.Unpack(directory, body, nil, NoMode); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"usr/bin/sh", "usr/bin/tool", "man/new/page", "twin"} {
+		if _, err := os.Stat(filepath.Join(directory, path)); err != nil {
+			t.Error(err)
+		}
+	}
+	for path, mode := range map[string]os.FileMode{
+		filepath.Join(directory, "bin"): os.ModeSymlink, filepath.Join(directory, "man"): os.ModeSymlink,
+		filepath.Join(directory, "usr/bin"): os.ModeDir | 0o711, filepath.Join(elsewhere, "new"): os.ModeDir | 0o750,
+	} {
+		if info, err := os.Lstat(path); err != nil || info.Mode()&^os.FileMode(0o777) != mode&^0o777 ||
+			info.IsDir() && info.Mode() != mode {
+			t.Errorf("%s is %v, %v", path, info.Mode(), err)
+		}
+	}
+}
+
+func TestATarNeverTurnsADirectoryIntoSomethingElseNorTheOtherWayRound(t *testing.T) {
+	for name, header := range map[string]*tar.Header{
+		"over a file":         {Name: "file/", Typeflag: tar.TypeDir},
+		"below a file":        {Name: "file/below"},
+		"over a broken link":  {Name: "broken/", Typeflag: tar.TypeDir},
+		"over a link to file": {Name: "link/below"},
+		"file over directory": {Name: "empty"},
+		"link over directory": {Name: "empty", Typeflag: tar.TypeSymlink, Linkname: "file"},
+		"over another's link": {Name: "planted/x"},
+	} {
+		if name == "over another's link" && os.Geteuid() != 0 {
+			continue
+		}
+		w, directory := work(t)
+		put(t, w, filepath.Join(directory, "file"), "kept")
+		for _, err := range []error{
+			os.Mkdir(filepath.Join(directory, "empty"), 0o755),
+			os.Symlink("nowhere", filepath.Join(directory, "broken")),
+			os.Symlink("file", filepath.Join(directory, "link")),
+			os.Symlink("empty", filepath.Join(directory, "planted")),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if os.Geteuid() == 0 {
+			if err := os.Lchown(filepath.Join(directory, "planted"), 1234, 1234); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := w.Unpack(directory, archive(t, header), nil, NoMode)
+		way := filepath.Join(directory, strings.Split(header.Name, "/")[0])
+		if err == nil || !strings.Contains(err.Error(), way) {
+			t.Errorf("%s: %v does not name %s", name, err, way)
+		}
+		if text, _ := os.ReadFile(filepath.Join(directory, "file")); string(text) != "kept" {
+			t.Errorf("%s: the file is gone", name)
+		}
+		if left, err := os.ReadDir(filepath.Join(directory, "empty")); err != nil || len(left) > 0 {
+			t.Errorf("%s: the directory has %v, %v", name, left, err)
 		}
 	}
 }

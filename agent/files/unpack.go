@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -17,30 +18,38 @@ import (
 	"atoll/agent/user"
 )
 
-// unpacker makes a tar's entries below one directory. os.Root refuses every way out of it, symbolic links included.
+// unpacker makes a tar's entries below one directory. os.Root refuses the ways out of it; see levels for links.
 type unpacker struct {
-	root        *os.Root
+	at          *levels // where the entry goes
+	from        *levels // where a hard link's first name is
 	count       int
 	owner       *user.Account
 	mode        int
-	directories []*tar.Header // their modes and times come last
+	made        map[inode]bool // links and directories that were not there before
+	directories []*tar.Header  // of those made: their modes and times come last
 }
 
 // Unpack makes what a tar holds below a directory and returns how many entries that were. All of it belongs to the
 // user, or to another owner, which takes root's rights. A mode other than NoMode is that of all that is made.
+//
+// Directories that are there stay as they are. A link to one stays, and what the tar has in that directory goes through
+// it. Other files and links are replaced; what is a directory on one side only is refused.
 func (w Work) Unpack(directory string, body io.Reader, owner *user.Account, mode int) (count int, err error) {
 	err = w.Account.Act(func() error {
 		if err := makeDirectories(directory, owner); err != nil {
 			return err
 		}
-		root, err := os.OpenRoot(directory)
-		if err != nil {
-			return err
+		u := &unpacker{owner: owner, mode: mode, made: map[inode]bool{}}
+		for _, each := range []**levels{&u.at, &u.from} {
+			opened, err := openLevels(directory, w.Account, owner, u.made)
+			if err != nil {
+				return err
+			}
+			defer opened.leave(0)
+			*each = opened
 		}
-		defer root.Close()
-		u := &unpacker{root: root, owner: owner, mode: mode}
 		// A tar is read by the block, and what the connection keeps of itself is small.
-		err = u.all(tar.NewReader(bufio.NewReaderSize(body, copyBytes)))
+		err := u.all(tar.NewReader(bufio.NewReaderSize(body, copyBytes)))
 		count = u.count
 		return err
 	})
@@ -68,14 +77,6 @@ func makeDirectories(directory string, owner *user.Account) error {
 		}
 	}
 	return nil
-}
-
-// own gives what was made to the owner.
-func (u *unpacker) own(name string) error {
-	if u.owner == nil {
-		return nil
-	}
-	return u.root.Lchown(name, int(u.owner.UID), int(u.owner.GID))
 }
 
 func (u *unpacker) bits(header *tar.Header) uint32 {
@@ -116,73 +117,72 @@ func inside(name string) (string, error) {
 
 func (u *unpacker) entry(name string, header *tar.Header, in io.Reader) error {
 	switch header.Typeflag {
-	case tar.TypeDir:
-		return u.directory(name, header)
-	case tar.TypeReg:
-		return u.file(name, header, in)
-	case tar.TypeSymlink:
-		if err := u.replace(name, func() error { return u.root.Symlink(header.Linkname, name) }); err != nil {
-			return err
-		}
-		return u.own(name)
-	case tar.TypeLink:
-		target, err := inside(header.Linkname)
-		if err != nil {
-			return err
-		}
-		if target == name {
-			return nil
-		}
-		return u.replace(name, func() error { return u.root.Link(target, name) })
 	case tar.TypeXGlobalHeader:
 		return nil
+	case tar.TypeDir:
+		return u.directory(name, header)
+	case tar.TypeReg, tar.TypeSymlink, tar.TypeLink:
+	default:
+		return fault.New(fault.Invalid, "the tar's entry %.200q is neither a file, a directory nor a link", header.Name)
 	}
-	return fault.New(fault.Invalid, "the tar's entry %.200q is neither a file, a directory nor a link", header.Name)
+	if err := u.at.enter(path.Dir(name)); err != nil {
+		return err
+	}
+	base := path.Base(name)
+	switch header.Typeflag {
+	case tar.TypeSymlink:
+		return u.symlink(base, header.Linkname)
+	case tar.TypeLink:
+		return u.hardlink(name, header.Linkname)
+	}
+	return u.file(base, header, in)
 }
 
 func (u *unpacker) directory(name string, header *tar.Header) error {
-	info, err := u.root.Lstat(name)
-	if err == nil && !info.IsDir() {
-		err = u.root.Remove(name)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := u.at.enter(name); err != nil {
 		return err
 	}
-	if err := u.makeBelow(name); err != nil {
-		return err
-	}
-	if name != "." {
+	info, err := u.at.here().Stat(".")
+	if err == nil && u.made[inodeOf(info)] {
 		own := *header
 		own.Name = name
 		u.directories = append(u.directories, &own)
 	}
-	return nil
+	return err
 }
 
-// makeBelow makes a directory below the root and those above it; what was not there before gets the owner.
-func (u *unpacker) makeBelow(name string) error {
-	var missing []string
-	for above := name; u.owner != nil && above != "."; above = path.Dir(above) {
-		if _, err := u.root.Lstat(above); !errors.Is(err, fs.ErrNotExist) {
-			break
-		}
-		missing = append(missing, above)
-	}
-	if err := u.root.MkdirAll(name, 0o755); err != nil {
+func (u *unpacker) symlink(base, target string) error {
+	in := u.at.here()
+	if err := u.replace(base, func() error { return in.Symlink(target, base) }); err != nil {
 		return err
 	}
-	for _, made := range missing {
-		if err := u.own(made); err != nil {
-			return err
-		}
+	info, err := in.Lstat(base)
+	if err != nil {
+		return err
 	}
-	return nil
+	u.made[inodeOf(info)] = true
+	if u.owner == nil {
+		return nil
+	}
+	return in.Lchown(base, int(u.owner.UID), int(u.owner.GID))
+}
+
+func (u *unpacker) hardlink(name, to string) error {
+	target, err := inside(to)
+	if err != nil || target == name {
+		return err
+	}
+	if err := u.from.enter(path.Dir(target)); err != nil {
+		return err
+	}
+	base := path.Base(name)
+	return u.replace(base, func() error { return u.at.link(u.from, path.Base(target), base) })
 }
 
 func (u *unpacker) file(name string, header *tar.Header, in io.Reader) error {
 	var file *os.File
 	err := u.replace(name, func() (err error) {
-		file, err = u.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		file, err = u.at.here().OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		return err
 	})
 	if err != nil {
@@ -215,45 +215,55 @@ func setTimes(file *os.File, at time.Time) error {
 	return nil
 }
 
-// replace makes something. Most often nothing is in the way and the directory is there, so these are looked at only
-// when it fails: each look is a walk from the root down.
-func (u *unpacker) replace(name string, create func() error) error {
-	err := create()
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := u.makeBelow(path.Dir(name)); err != nil {
-			return err
-		}
-		err = create()
+// linkAt does what os.Link does, between open directories.
+func linkAt(from *os.File, name string, in *os.File, as string) error {
+	old, err := syscall.BytePtrFromString(name)
+	if err != nil {
+		return err
 	}
-	if errors.Is(err, fs.ErrExist) {
-		if err := u.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		err = create()
+	made, err := syscall.BytePtrFromString(as)
+	if err != nil {
+		return err
 	}
-	return err
+	_, _, errno := syscall.Syscall6(syscall.SYS_LINKAT,
+		from.Fd(), uintptr(unsafe.Pointer(old)), in.Fd(), uintptr(unsafe.Pointer(made)), 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
-func (u *unpacker) times(name string, header *tar.Header) error {
-	if header.ModTime.Before(time.Unix(0, 0)) {
-		return nil
+// replace makes something in the place of what is there, unless that is a directory. Most often nothing is, so it is
+// looked at only when it fails.
+func (u *unpacker) replace(name string, create func() error) error {
+	err := create()
+	if !errors.Is(err, fs.ErrExist) {
+		return err
 	}
-	return u.root.Chtimes(name, header.ModTime, header.ModTime)
+	in := u.at.here()
+	if info, err := in.Lstat(name); err == nil && info.IsDir() {
+		return fault.New(fault.IsADirectory, "%s is a directory, and the archive has something else of that name", u.at.path(name))
+	}
+	if err := in.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return create()
 }
 
 // finish sets the modes and times of directories, the deepest first, when nothing is made in them any more.
 func (u *unpacker) finish() error {
-	for i := len(u.directories) - 1; i >= 0; i-- {
-		header := u.directories[i]
-		err := u.times(header.Name, header)
-		if errors.Is(err, fs.ErrPermission) {
-			// It was there before and is somebody else's.
-			continue
-		}
-		if err != nil {
+	slices.SortFunc(u.directories, func(a, b *tar.Header) int { return strings.Compare(b.Name, a.Name) })
+	for _, header := range u.directories {
+		if err := u.at.enter(header.Name); err != nil {
 			return err
 		}
-		directory, err := u.root.OpenFile(header.Name, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+		in := u.at.here()
+		if !header.ModTime.Before(time.Unix(0, 0)) {
+			if err := in.Chtimes(".", header.ModTime, header.ModTime); err != nil {
+				return err
+			}
+		}
+		directory, err := in.Open(".")
 		if err != nil {
 			return err
 		}

@@ -12,7 +12,7 @@ from atoll.errors import InvalidSpecError, TemplateBuildError
 from atoll.types import CopyStep, EnvStep, ExecResult, RunStep, Step, TemplateSpec, UserStep, WorkdirStep
 
 _VARIABLE = re.compile(r"\\(\$)|\$(?:(\w+)|\{(\w+)(?::?([-+])([^{}]*))?\})")
-_VERSION = "1"
+_VERSION = "2"
 _SHOWN = 120
 _LONGEST = 128 << 10
 _TOGETHER = 1 << 20

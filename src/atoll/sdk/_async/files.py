@@ -277,8 +277,10 @@ class AsyncFiles(AsyncContents, Part):
     ) -> None:
         """Copy a file, or a directory's content, from this host into the sandbox.
 
-        A directory's content is added to the directory ``path``. Files and directories keep their permission
-        bits. Symbolic links stay links. Sockets, pipes and devices are left out.
+        A directory's content is added to the directory ``path``. Files and new directories keep their
+        permission bits; directories that are there stay as they are. Symbolic links stay links. Sockets,
+        pipes and devices are left out. What goes into a directory that is a link inside goes through that
+        link, if it belongs to root or to ``user``.
 
         Args:
             local: What to copy.
