@@ -9,7 +9,6 @@ import (
 	"atoll/agent/fault"
 	"atoll/agent/files"
 	"atoll/agent/search"
-	"atoll/agent/user"
 )
 
 func (a *API) readFile(w http.ResponseWriter, r *http.Request) error {
@@ -178,12 +177,17 @@ func (a *API) readTree(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := work.CheckTree(path); err != nil {
+	check, pack := work.CheckTree, work.Pack
+	if name := r.URL.Query().Get("as"); name != "" {
+		check = work.CheckFile
+		pack = func(path string, out io.Writer) error { return work.PackFile(path, name, out) }
+	}
+	if err := check(path); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/x-tar")
 	w.WriteHeader(http.StatusOK)
-	if err := work.Pack(path, w); err != nil {
+	if err := pack(path, w); err != nil {
 		// What is buffered would be lost, and with it the reason.
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
@@ -200,13 +204,13 @@ func (a *API) writeTree(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var owner *user.Account
+	look := files.Look{Mode: mode, KeepsOwners: r.URL.Query().Get("owners") == "true"}
 	if name := r.URL.Query().Get("owner"); name != "" {
-		if owner, err = work.Users.Lookup(name); err != nil {
+		if look.Owner, err = work.Users.Lookup(name); err != nil {
 			return err
 		}
 	}
-	count, err := work.Unpack(path, r.Body, owner, mode)
+	count, err := work.Unpack(path, r.Body, look)
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func FuzzUnpackedTreesStayInTheirDirectory(f *testing.F) {
 			t.Fatal(err)
 		}
 		// It may well be refused.
-		_, _ = w.Unpack(filepath.Join(top, "out"), bytes.NewReader(data), nil, NoMode)
+		_, _ = w.Unpack(filepath.Join(top, "out"), bytes.NewReader(data), Look{Mode: NoMode})
 		entries, err := os.ReadDir(top)
 		if err != nil || len(entries) > 2 {
 			t.Fatalf("%v, %v", entries, err)

@@ -30,6 +30,8 @@ type packer struct {
 	root  string
 	out   *tar.Writer
 	names map[inode]string // of files with several names
+	// the name of the only entry, if there is to be just one
+	single string
 }
 
 // CheckTree tells whether a path is a directory that the user may read.
@@ -48,10 +50,43 @@ func (w Work) CheckTree(path string) error {
 
 // Pack writes what is in a directory as a pax tar. Sockets, pipes and devices are left out.
 func (w Work) Pack(path string, out io.Writer) error {
+	return w.pack(path, out, func(p *packer) error { return p.directory("") })
+}
+
+// CheckFile tells whether a path leads to a file that the user may read.
+func (w Work) CheckFile(path string) error {
+	file, info, err := w.Open(path)
+	if err != nil {
+		return err
+	}
+	file.Close()
+	if !info.Mode().IsRegular() {
+		return fault.New(fault.Invalid, "%s is neither a file nor a directory", path)
+	}
+	return nil
+}
+
+// PackFile writes the file that a path leads to as a pax tar, under another name.
+func (w Work) PackFile(path, name string, out io.Writer) error {
+	return w.pack(path, out, func(p *packer) error {
+		path, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return err
+		}
+		info, err := os.Lstat(path)
+		if err != nil {
+			return err
+		}
+		p.root, p.single = filepath.Dir(path), name
+		return p.entry(filepath.Base(path), info)
+	})
+}
+
+func (w Work) pack(path string, out io.Writer, all func(*packer) error) error {
 	// A tar is written by the block, and what the connection gathers of itself is small.
 	gathered := bufio.NewWriterSize(out, copyBytes)
 	p := &packer{work: w, root: path, out: tar.NewWriter(gathered), names: map[inode]string{}}
-	err := Named(w.Account.Act(func() error { return p.directory("") }), path)
+	err := Named(w.Account.Act(func() error { return all(p) }), path)
 	if err != nil {
 		p.tell(err)
 	} else {
@@ -140,6 +175,9 @@ func (p *packer) header(name string, info fs.FileInfo) (*tar.Header, error) {
 	}
 	raw := info.Sys().(*syscall.Stat_t)
 	header.Name, header.Format = name, tar.FormatPAX
+	if p.single != "" {
+		header.Name = p.single
+	}
 	header.Mode = int64(raw.Mode & modeBits)
 	header.Uname, header.Gname = p.work.Users.OwnerName(raw.Uid), p.work.Users.GroupName(raw.Gid)
 	if info.IsDir() {

@@ -64,7 +64,7 @@ func TestATreeComesBackAsItWas(t *testing.T) {
 	if err := w.Pack(source, body); err != nil {
 		t.Fatal(err)
 	}
-	count, err := w.Unpack(target, body, nil, NoMode)
+	count, err := w.Unpack(target, body, Look{Mode: NoMode})
 	if err != nil || count != 5 {
 		t.Fatalf("%d, %v", count, err)
 	}
@@ -167,7 +167,7 @@ func TestATarCannotReachOutOfItsDirectory(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(outside, "precious"), []byte("gold"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := w.Unpack(filepath.Join(directory, "in/side"), archive(t, headers...), nil, NoMode)
+		_, err := w.Unpack(filepath.Join(directory, "in/side"), archive(t, headers...), Look{Mode: NoMode})
 		if refused := code(err); refused != fault.Invalid && (refused != fault.FileFailed || name != "huge") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -200,7 +200,7 @@ func TestADirectoryOfATarGoesThroughALinkThatWasThere(t *testing.T) {
 		&tar.Header{Name: "man/new/", Typeflag: tar.TypeDir, Mode: 0o750}, &tar.Header{Name: "man/new/page"},
 		&tar.Header{Name: "twin", Typeflag: tar.TypeLink, Linkname: "man/new/page"},
 	)
-	if _, err := w.Unpack(directory, body, nil, NoMode); err != nil {
+	if _, err := w.Unpack(directory, body, Look{Mode: NoMode}); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"usr/bin/sh", "usr/bin/tool", "man/new/page", "twin"} {
@@ -249,7 +249,7 @@ func TestATarNeverTurnsADirectoryIntoSomethingElseNorTheOtherWayRound(t *testing
 				t.Fatal(err)
 			}
 		}
-		_, err := w.Unpack(directory, archive(t, header), nil, NoMode)
+		_, err := w.Unpack(directory, archive(t, header), Look{Mode: NoMode})
 		way := filepath.Join(directory, strings.Split(header.Name, "/")[0])
 		if err == nil || !strings.Contains(err.Error(), way) {
 			t.Errorf("%s: %v does not name %s", name, err, way)
@@ -272,7 +272,7 @@ func TestATarReplacesALinkInsteadOfFollowingIt(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(directory, "file")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Unpack(directory, archive(t, &tar.Header{Name: "file"}), nil, NoMode); err != nil {
+	if _, err := w.Unpack(directory, archive(t, &tar.Header{Name: "file"}), Look{Mode: NoMode}); err != nil {
 		t.Fatal(err)
 	}
 	if text, _ := os.ReadFile(outside); string(text) != "gold" {
@@ -282,7 +282,7 @@ func TestATarReplacesALinkInsteadOfFollowingIt(t *testing.T) {
 
 func TestWhatIsNoTarIsRefused(t *testing.T) {
 	w, directory := work(t)
-	if _, err := w.Unpack(directory, strings.NewReader(strings.Repeat("rubbish", 1000)), nil, NoMode); code(err) != fault.Invalid {
+	if _, err := w.Unpack(directory, strings.NewReader(strings.Repeat("rubbish", 1000)), Look{Mode: NoMode}); code(err) != fault.Invalid {
 		t.Fatal(err)
 	}
 }
@@ -297,7 +297,7 @@ func TestATarIsUnpackedForAnotherOwnerWithAModeOfItsOwn(t *testing.T) {
 	}
 	owner := &user.Account{Name: "app", UID: 1234, GID: 4321}
 	body := archive(t, &tar.Header{Name: "deep/file"}, &tar.Header{Name: "link", Typeflag: tar.TypeSymlink, Linkname: "x"})
-	if _, err := w.Unpack(filepath.Join(directory, "there/new"), body, owner, 0o640); err != nil {
+	if _, err := w.Unpack(filepath.Join(directory, "there/new"), body, Look{Owner: owner, Mode: 0o640}); err != nil {
 		t.Fatal(err)
 	}
 	for name, uid := range map[string]uint32{"there": 0, "there/new": 1234, "there/new/deep": 1234, "there/new/deep/file": 1234, "there/new/link": 1234} {
@@ -311,5 +311,53 @@ func TestATarIsUnpackedForAnotherOwnerWithAModeOfItsOwn(t *testing.T) {
 	}
 	if info, err := os.Stat(filepath.Join(directory, "there/new/deep/file")); err != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("the file's mode is %v, %v", info.Mode(), err)
+	}
+}
+
+func TestAFileIsPackedUnderAnotherNameAndKeepsItsOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files away")
+	}
+	w, directory := work(t)
+	put(t, w, filepath.Join(directory, "real"), "hello")
+	for _, err := range []error{
+		os.Chown(filepath.Join(directory, "real"), 1234, 4321),
+		os.Chmod(filepath.Join(directory, "real"), 0o4755|os.ModeSetuid),
+		os.Symlink("real", filepath.Join(directory, "link")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	body := new(bytes.Buffer)
+	if err := w.PackFile(filepath.Join(directory, "link"), "tool", body); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Unpack(filepath.Join(directory, "to"), body, Look{KeepsOwners: true, Mode: NoMode}); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Lstat(filepath.Join(directory, "to/tool"))
+	if err != nil || info.Mode() != 0o755|os.ModeSetuid || info.Size() != 5 {
+		t.Fatalf("%v, %v", info, err)
+	}
+	if raw := info.Sys().(*syscall.Stat_t); raw.Uid != 1234 || raw.Gid != 4321 {
+		t.Errorf("it belongs to %d:%d", raw.Uid, raw.Gid)
+	}
+	if err := w.CheckFile(directory); code(err) != fault.Invalid && code(err) != fault.IsADirectory {
+		t.Errorf("a directory: %v", err)
+	}
+}
+
+func TestATarThatWasCutOffForAReasonIsRefusedWithIt(t *testing.T) {
+	w, directory := work(t)
+	body := new(bytes.Buffer)
+	out := tar.NewWriter(body)
+	records := map[string]string{FaultRecord: "no more"}
+	if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: records}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := w.Unpack(directory, body, Look{Mode: NoMode})
+	if code(err) != fault.Invalid || !strings.Contains(err.Error(), "no more") {
+		t.Fatal(err)
 	}
 }

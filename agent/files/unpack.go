@@ -24,24 +24,34 @@ type unpacker struct {
 	from        *levels // where a hard link's first name is
 	count       int
 	owner       *user.Account
+	keepsOwners bool
 	mode        int
 	made        map[inode]bool // links and directories that were not there before
 	directories []*tar.Header  // of those made: their modes and times come last
 }
 
-// Unpack makes what a tar holds below a directory and returns how many entries that were. All of it belongs to the
-// user, or to another owner, which takes root's rights. A mode other than NoMode is that of all that is made.
+// Look is what files of a tar get instead of their own owner and mode.
+type Look struct {
+	// Owner takes root's rights; nil is the user.
+	Owner *user.Account
+	// KeepsOwners: the numbers in the tar are the owners. It takes root's rights too.
+	KeepsOwners bool
+	// Mode is that of all that is made, unless it is NoMode.
+	Mode int
+}
+
+// Unpack makes what a tar holds below a directory and returns how many entries that were.
 //
 // Directories that are there stay as they are. A link to one stays, and what the tar has in that directory goes through
 // it. Other files and links are replaced; what is a directory on one side only is refused.
-func (w Work) Unpack(directory string, body io.Reader, owner *user.Account, mode int) (count int, err error) {
+func (w Work) Unpack(directory string, body io.Reader, look Look) (count int, err error) {
 	err = w.Account.Act(func() error {
-		if err := makeDirectories(directory, owner); err != nil {
+		if err := makeDirectories(directory, look.Owner); err != nil {
 			return err
 		}
-		u := &unpacker{owner: owner, mode: mode, made: map[inode]bool{}}
+		u := &unpacker{owner: look.Owner, keepsOwners: look.KeepsOwners, mode: look.Mode, made: map[inode]bool{}}
 		for _, each := range []**levels{&u.at, &u.from} {
-			opened, err := openLevels(directory, w.Account, owner, u.made)
+			opened, err := openLevels(directory, w.Account, look.Owner, u.made)
 			if err != nil {
 				return err
 			}
@@ -77,6 +87,14 @@ func makeDirectories(directory string, owner *user.Account) error {
 		}
 	}
 	return nil
+}
+
+// ids are the owner and group of an entry, unless they are those of whoever acts.
+func (u *unpacker) ids(header *tar.Header) (uid, gid int, given bool) {
+	if u.owner != nil {
+		return int(u.owner.UID), int(u.owner.GID), true
+	}
+	return header.Uid, header.Gid, u.keepsOwners
 }
 
 func (u *unpacker) bits(header *tar.Header) uint32 {
@@ -118,6 +136,9 @@ func inside(name string) (string, error) {
 func (u *unpacker) entry(name string, header *tar.Header, in io.Reader) error {
 	switch header.Typeflag {
 	case tar.TypeXGlobalHeader:
+		if told, cut := header.PAXRecords[FaultRecord]; cut {
+			return fault.New(fault.Invalid, "whoever made the archive could not go on: %.1000s", told)
+		}
 		return nil
 	case tar.TypeDir:
 		return u.directory(name, header)
@@ -131,7 +152,7 @@ func (u *unpacker) entry(name string, header *tar.Header, in io.Reader) error {
 	base := path.Base(name)
 	switch header.Typeflag {
 	case tar.TypeSymlink:
-		return u.symlink(base, header.Linkname)
+		return u.symlink(base, header)
 	case tar.TypeLink:
 		return u.hardlink(name, header.Linkname)
 	}
@@ -151,9 +172,9 @@ func (u *unpacker) directory(name string, header *tar.Header) error {
 	return err
 }
 
-func (u *unpacker) symlink(base, target string) error {
+func (u *unpacker) symlink(base string, header *tar.Header) error {
 	in := u.at.here()
-	if err := u.replace(base, func() error { return in.Symlink(target, base) }); err != nil {
+	if err := u.replace(base, func() error { return in.Symlink(header.Linkname, base) }); err != nil {
 		return err
 	}
 	info, err := in.Lstat(base)
@@ -161,10 +182,10 @@ func (u *unpacker) symlink(base, target string) error {
 		return err
 	}
 	u.made[inodeOf(info)] = true
-	if u.owner == nil {
-		return nil
+	if uid, gid, given := u.ids(header); given {
+		return in.Lchown(base, uid, gid)
 	}
-	return in.Lchown(base, int(u.owner.UID), int(u.owner.GID))
+	return nil
 }
 
 func (u *unpacker) hardlink(name, to string) error {
@@ -189,8 +210,8 @@ func (u *unpacker) file(name string, header *tar.Header, in io.Reader) error {
 		return err
 	}
 	_, err = Copy(file, in)
-	if err == nil && u.owner != nil {
-		err = file.Chown(int(u.owner.UID), int(u.owner.GID))
+	if uid, gid, given := u.ids(header); err == nil && given {
+		err = file.Chown(uid, gid)
 	}
 	if err == nil {
 		err = syscall.Fchmod(int(file.Fd()), u.bits(header))
@@ -267,7 +288,12 @@ func (u *unpacker) finish() error {
 		if err != nil {
 			return err
 		}
-		err = syscall.Fchmod(int(directory.Fd()), u.bits(header))
+		if uid, gid, given := u.ids(header); given {
+			err = directory.Chown(uid, gid)
+		}
+		if err == nil {
+			err = syscall.Fchmod(int(directory.Fd()), u.bits(header))
+		}
 		directory.Close()
 		if err != nil {
 			return err

@@ -307,6 +307,59 @@ async def begun(build_id: str) -> None:
     await AsyncTemplates.carry_out(build_id, TemplateSpec())
 
 
+STAGES = """
+ARG IMAGE
+FROM $IMAGE AS build
+USER root
+RUN mkdir -p /out/sub /usr/lib64 && ln -s usr/lib64 /lib64 && echo one > /out/tool && chmod 4755 /out/tool
+RUN echo two > /out/sub/page && chown -R 1234:4321 /out/sub && ln -s tool /out/link && ln -s /out /way
+
+FROM $IMAGE AS unused
+RUN exit 1
+
+FROM build AS next
+RUN echo three > /out/sub/more
+
+FROM build
+COPY --from=next /way/ /srv/
+COPY --from=0 --chown=app /out/t*l /opt/renamed
+COPY --from=$IMAGE /bin/busybox /opt/
+COPY tree /
+"""
+
+
+def test_stages_give_each_other_their_files_with_owners_and_modes(image: str, tmp_path: Path) -> None:
+    (tmp_path / "tree/lib64").mkdir(parents=True)
+    (tmp_path / "tree/lib64/lib.so").write_text("x")
+    (tmp_path / "Dockerfile").write_text(STAGES.replace("--from=$IMAGE", f"--from={image}"))
+    arguments = ("template", "build", "--name", "staged", "--build-arg", f"IMAGE={image}", str(tmp_path))
+    built = atoll(*arguments)
+    assert built.returncode == 0, built.stderr
+    assert b"[next 4/4] RUN" in built.stderr
+    with Sandbox.create(template="staged") as sandbox:
+        look = "cd /srv; stat -c '%n %u:%g %a' tool sub sub/more; cat sub/*"
+        told = sandbox.run(
+            f"{look}; stat -c '%U %a' /opt/renamed/tool /opt/busybox; ls /usr/lib64", user="root"
+        )
+        assert told.stdout.splitlines() == [
+            "tool 0:0 4755",
+            "sub 1234:4321 755",
+            "sub/more 0:0 644",
+            "three",
+            "two",
+            "app 4755",
+            "root 755",
+            "lib.so",
+        ]
+        links = [sandbox.files.stat(path).target for path in ("/srv/link", "/lib64")]
+        assert links == ["tool", "usr/lib64"]
+    again = atoll(*arguments)
+    assert b"the whole template was built before" in again.stderr, again.stderr
+    refused = atoll(*arguments, "--target", "unused")
+    assert (refused.returncode, b"ended with exit code 1" in refused.stderr) == (125, True), refused.stderr
+    said("template", "delete", "staged")
+
+
 DOCKERFILE = """
 ARG IMAGE
 FROM $IMAGE

@@ -252,20 +252,31 @@ def files_request(
     )
 
 
-def get_tree(path: GuestPath, user: str | None) -> GuestRequest:
-    """Read a directory's content as a tar."""
-    return GuestRequest("GET", _query("/atoll/tree", path=path_text(path), user=user))
+def get_tree(path: GuestPath, user: str | None, *, file_as: str | None = None) -> GuestRequest:
+    """Read a directory's content as a tar, or with ``file_as`` one file under that name."""
+    return GuestRequest(
+        "GET", _query("/atoll/tree", **{"path": path_text(path), "user": user, "as": file_as})
+    )
 
 
 def put_tree(
-    path: GuestPath, user: str | None, *, owner: str | None = None, mode: int | None = None
+    path: GuestPath,
+    user: str | None,
+    *,
+    owner: str | None = None,
+    keeps_owners: bool = False,
+    mode: int | None = None,
 ) -> GuestRequest:
     """Unpack a tar, sent as a stream, into a directory.
 
-    ``owner`` gets all files; ``user`` must then be root.
+    ``owner`` gets all files, or with ``keeps_owners`` those get them whose numbers are in the tar. For both,
+    ``user`` must be root.
     """
     mode_text = None if mode is None else f"{mode & 0o7777:o}"
-    target = _query("/atoll/tree", path=path_text(path), user=user, owner=owner, mode=mode_text)
+    owners = "true" if keeps_owners else None
+    target = _query(
+        "/atoll/tree", path=path_text(path), user=user, owner=owner, mode=mode_text, owners=owners
+    )
     return GuestRequest("PUT", target, (("content-type", "application/x-tar"),), None)
 
 

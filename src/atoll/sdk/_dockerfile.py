@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import platform
 import re
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from atoll.errors import InvalidSpecError
-from atoll.types import CopyStep, EnvStep, Limits, RunStep, Step, TemplateSpec, UserStep, WorkdirStep
+from atoll.sdk._dockerfile_words import Word
+from atoll.types import (
+    CopyStep,
+    EnvStep,
+    Limits,
+    RunStep,
+    StageSpec,
+    Step,
+    TemplateSpec,
+    UserStep,
+    WorkdirStep,
+)
 
 _SKIPPED = {
     "EXPOSE": "every port of a sandbox is reachable",
@@ -18,56 +32,82 @@ _SKIPPED = {
     "STOPSIGNAL": "a sandbox is suspended or killed instead",
     "VOLUME": "mount volumes when you create a sandbox",
 }
-_COPY_FLAGS = {"chown", "chmod", "link"}
+_COPY_FLAGS = {"chown", "chmod", "link", "from"}
 _MODE = re.compile(r"[0-7]{3,4}")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _ARCHIVE = re.compile(r"\.(tar|tgz|tar\.\w+)$")
 _NO_USER = "root"
+_MACHINES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64"}
+_CHANGING = ("steps", "values", "declared", "variables", "notes")
+_CACHE_MOUNT = re.compile(r"--mount=(.*,)?type=cache(,.*)?")
+
+
+@dataclasses.dataclass(kw_only=True, slots=True)
+class _Stage:
+    """One stage as far as it was read. A stage from another one begins with what that one has."""
+
+    name: str
+    image: str
+    steps: list[Step]
+    # the arguments so far; variables that only the build knows are not expanded here
+    values: dict[str, Word]
+    # the arguments that RUN's programs see
+    declared: dict[str, Word]
+    # the names that are variables, and no longer arguments
+    variables: set[str]
+    shell: list[str] | None = None
+    cmd: str | None = None
+    entrypoint: str | None = None
+    is_exec: bool = False
+    notes: list[str] = dataclasses.field(default_factory=list)
+    error: InvalidSpecError | None = None
+
+    def next(self, name: str) -> _Stage:
+        """Return a stage that begins with what this one has."""
+        copies = {each: copy.copy(getattr(self, each)) for each in _CHANGING}
+        return dataclasses.replace(self, name=name, **copies)
 
 
 class Dockerfile:
-    """Reads a Dockerfile of one stage.
+    """Reads a Dockerfile.
 
     Args:
         text: The file's content.
         args: Values for what the file declares with ``ARG``.
+        target: The stage to build, by its name or number; None is the last one.
 
     Attributes:
         notes: Which parts of the file have no effect, in words for people.
 
     Raises:
         InvalidSpecError: The text is not a Dockerfile, or asks for something that templates do not support.
+            Stages that the target does not need may ask for anything.
     """
 
-    def __init__(self, text: str, args: Mapping[str, str] | None = None) -> None:
-        from e2b_dockerfile_utils import DockerfileSyntaxError, ShellLex, parse_dockerfile_ast
+    def __init__(self, text: str, args: Mapping[str, str] | None = None, target: str | None = None) -> None:
+        from e2b_dockerfile_utils import DockerfileSyntaxError, parse_dockerfile_ast
 
         self.notes: list[str] = []
-        self._args = dict(args or {})
-        # the arguments so far; variables are not expanded here, because only the build knows the image's
-        # variables
-        self._values: dict[str, str] = {}
-        self._globals: dict[str, str] = {}
-        # the arguments that RUN's programs see
-        self._declared: dict[str, str] = {}
-        self._image: str | None = None
-        self._steps: list[Step] = []
-        self._shell: list[str] | None = None
-        self._cmd: str | None = None
-        self._entrypoint: str | None = None
-        self._is_exec = False
+        self._args = {name: Word.of(value) for name, value in (args or {}).items()}
+        self._globals = _platform_values()
+        self._stages: list[_Stage] = []
+        # what copies take from images, without a stage of their own
+        self._images: dict[str, StageSpec] = {}
         try:
             parsed = parse_dockerfile_ast(text)
-            self._lex = ShellLex(parsed.escape_token, env=self._values, skip_unset_env=True)
+            self._escape = parsed.escape_token
             for instruction in parsed.instructions:
                 self._line = instruction.start_line
                 self._take(instruction)
-        except (DockerfileSyntaxError, ValueError) as error:
-            if isinstance(error, InvalidSpecError):
-                raise
+        except DockerfileSyntaxError as error:
             raise InvalidSpecError(f"the Dockerfile is wrong: {error}") from None
-        if self._image is None:
+        if not self._stages:
             raise InvalidSpecError("the Dockerfile has no FROM")
+        self._target = self._stages[-1] if target is None else self._chosen(target)
+        for stage in self._needed(self._target):
+            if stage.error is not None:
+                raise stage.error
+            self.notes += [note for note in stage.notes if note not in self.notes]
 
     def spec(
         self, *, ready_command: str | None = None, limits: Limits | None = None, force: bool = False
@@ -76,33 +116,82 @@ class Dockerfile:
 
         Its entry point with its arguments is the start command.
         """
-        words = [part for part in (self._entrypoint, self._cmd) if part]
-        if self._entrypoint and not self._is_exec:
+        target = self._target
+        words = [part for part in (target.entrypoint, target.cmd) if part]
+        if target.entrypoint and not target.is_exec:
             words = words[:1]  # a shell line takes no arguments
+        needed = self._needed(target)
+        stages = {
+            stage.name: StageSpec(image=stage.image, steps=stage.steps)
+            for stage in needed
+            if stage is not target
+        }
+        copied = {step.stage for stage in needed for step in stage.steps if isinstance(step, CopyStep)}
+        images = {name: image for name, image in self._images.items() if name in copied}
         return TemplateSpec(
-            image=self._image,
-            steps=self._steps,
+            image=target.image,
+            steps=target.steps,
+            stages={**images, **stages},
             start_command=" ".join(words) or None,
             ready_command=ready_command,
             limits=limits or Limits(),
             force=force,
         )
 
+    def _needed(self, target: _Stage) -> list[_Stage]:
+        """Return a stage and those that it copies from, directly or not."""
+        needed = [target]
+        for stage in needed:
+            names = {step.stage for step in stage.steps if isinstance(step, CopyStep)}
+            needed += [each for each in self._stages if each.name in names and each not in needed]
+        return needed
+
+    def _chosen(self, target: str) -> _Stage:
+        found = self._named(target, self._stages)
+        if found is None:
+            names = ", ".join(stage.name for stage in self._stages)
+            raise InvalidSpecError(f"the Dockerfile has no stage {target!r}", hint=f"it has {names}")
+        return found
+
+    def _named(self, name: str, stages: list[_Stage]) -> _Stage | None:
+        """Return the last of the stages with that name, or the one with that number."""
+        for stage in reversed(stages):
+            if stage.name == name.lower():
+                return stage
+        if name.isascii() and name.isdigit() and int(name[:4]) < len(stages):
+            return stages[int(name[:4])]
+        return None
+
     def _take(self, found: Any) -> None:
-        if found.name == "ARG":
-            self._arg(found.args)
-        elif found.name == "FROM":
-            self._from(found)
-        elif self._image is None:
-            raise self._wrong(f"{found.name} comes before FROM")
-        elif found.name in _SKIPPED:
+        try:
+            if found.name == "FROM":
+                self._from(found)
+            elif found.name == "ARG":
+                self._arg(found.args)
+            elif not self._stages:
+                raise self._wrong(f"{found.name} comes before FROM")
+            else:
+                self._instruction(found)
+        except (InvalidSpecError, ValueError) as error:
+            told = error if isinstance(error, InvalidSpecError) else self._wrong(str(error))
+            if not self._stages:
+                raise told from None
+            # a stage that nobody needs may be wrong
+            self._stage.error = self._stage.error or told
+
+    @property
+    def _stage(self) -> _Stage:
+        return self._stages[-1]
+
+    def _instruction(self, found: Any) -> None:
+        if found.name in _SKIPPED:
             self._note(f"{found.name} has no effect: {_SKIPPED[found.name]}")
         elif found.name in ("COPY", "ADD"):
             self._copy(found)
         elif found.name == "RUN":
             self._run(found)
         elif found.name == "SHELL":
-            self._shell = list(found.args)
+            self._stage.shell = list(found.args)
         elif found.name in ("CMD", "ENTRYPOINT"):
             self._program(found)
         elif found.name in ("ENV", "WORKDIR", "USER"):
@@ -111,54 +200,73 @@ class Dockerfile:
             raise self._wrong(f"{found.name} is not supported")
 
     def _setting(self, found: Any) -> None:
+        stage = self._stage
         if found.name == "ENV":
             pairs = zip(found.args[::3], found.args[1::3], strict=True)
-            env = {self._word(name): self._word(value) for name, value in pairs}
-            self._steps.append(EnvStep(env=env))
+            env = {self._word(name).plain: self._word(value).step for name, value in pairs}
+            stage.steps.append(EnvStep(env=env))
+            stage.variables |= env.keys()
             for name in env:  # from here on the name is a variable, no longer an argument
-                self._values.pop(name, None)
-                self._declared.pop(name, None)
+                stage.values.pop(name, None)
+                stage.declared.pop(name, None)
             return
         if len(found.args) != 1:
             raise self._wrong(f"{found.name} takes one argument")
-        text = self._word(found.args[0])
-        self._steps.append(UserStep(user=text) if found.name == "USER" else WorkdirStep(path=text))
+        text = self._word(found.args[0]).step
+        stage.steps.append(UserStep(user=text) if found.name == "USER" else WorkdirStep(path=text))
 
     def _arg(self, words: list[str]) -> None:
         for word in words:
             name, equals, value = word.partition("=")
+            if not self._stages:
+                known = self._args.get(name, self._word(value) if equals else None)
+                if known is not None:
+                    self._globals[name] = known
+                continue
+            stage = self._stage
             known = self._args.get(name, self._word(value) if equals else self._globals.get(name))
-            if known is not None:
-                self._values[name] = known
-            if known is not None and self._image is not None:
-                self._declared[name] = known
+            if known is not None and name not in stage.variables:
+                stage.values[name] = stage.declared[name] = known
 
     def _from(self, found: Any) -> None:
-        if self._image is not None:
-            raise self._wrong(
-                "it has more than one stage", "build the other stages as templates or images of their own"
-            )
+        args = found.args
+        if len(args) not in (1, 3) or (len(args) == 3 and args[1].upper() != "AS"):
+            raise self._wrong("FROM takes an image, and may name the stage: FROM IMAGE AS NAME")
+        number = str(len(self._stages))
+        name = args[2].lower() if len(args) == 3 else number
+        word = Word(args[0], self._escape, self._globals)
+        image = word.plain
+        above = next((each for each in reversed(self._stages) if each.name == image.lower()), None)
+        if above is not None:
+            begun = above.next(name)
+        else:
+            begun = _Stage(name=name, image=image, steps=[], values={}, declared={}, variables=set())
+        if name in self._images or any(each.name == name for each in self._stages):
+            begun.error = self._wrong(f"{name!r} is the name of something else already")
+        if not word.is_known:
+            begun.error = self._wrong(f"{args[0]} has no value", "declare it with ARG before the first FROM")
+        self._stages.append(begun)
         for flag in found.flags:
             self._note(f"{flag} has no effect")
-        self._image = self._word(found.args[0])
-        if self._image == "scratch":
-            raise self._wrong("FROM scratch has nothing to run steps with", "start from an image")
-        self._globals = dict(self._values)
-        self._values.clear()
+        if image == "scratch":
+            begun.error = self._wrong("FROM scratch has nothing to run steps with", "start from an image")
 
     def _run(self, found: Any) -> None:
         for flag in found.flags:
-            raise self._wrong(f"RUN {flag} is not supported")
-        prefix = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in self._declared.items())
+            if not _CACHE_MOUNT.fullmatch(flag):
+                raise self._wrong(f"RUN {flag} is not supported")
+            self._note(f"RUN {flag} has no effect: what the step writes there stays in the template")
+        declared = self._stage.declared.items()
+        prefix = "".join(f"export {name}={value.shell}\n" for name, value in declared)
         if found.json:
             command: str | list[str] = list(found.args)
         else:
             command = self._script(found)
-            if self._shell:
-                command = [*self._shell, prefix + command]
+            if self._stage.shell:
+                command = [*self._stage.shell, prefix + command]
             elif prefix:
                 command = prefix + command
-        self._steps.append(RunStep(command=command))
+        self._stage.steps.append(RunStep(command=command))
 
     def _script(self, found: Any) -> str:
         """Return a shell line with the here-documents that belong to it."""
@@ -191,44 +299,76 @@ class Dockerfile:
         if len(found.args) < 2:
             raise self._wrong(f"{found.name} takes sources and a target")
         *sources, target = [self._word(word) for word in found.args]
-        for source in sources:
+        for source in (word.plain for word in sources):
             if found.name == "ADD" and (_URL.match(source) or source.startswith("git@")):
                 raise self._wrong(f"ADD {source} is not supported", "download it with RUN, or COPY a file")
             if found.name == "ADD" and _ARCHIVE.search(source):
                 raise self._wrong(f"ADD does not unpack {source}", "COPY it, and unpack it with RUN")
-        mode = flags.get("chmod")
+        mode = flags["chmod"].plain if "chmod" in flags else None
         if mode is not None and not _MODE.fullmatch(mode):
             raise self._wrong(f"--chmod={mode} is not an octal mode")
-        self._steps.append(
+        stage = self._source_stage(flags["from"].plain) if "from" in flags else None
+        owner = flags["chown"].step if "chown" in flags else ""
+        self._stage.steps.append(
             CopyStep(
-                sources=sources,
-                target=target,
-                user=flags.get("chown") or _NO_USER,
+                sources=[word.step for word in sources],
+                target=target.step,
+                user=owner or (_NO_USER if stage is None else None),
                 mode=int(mode, 8) if mode else None,
+                stage=stage,
             )
         )
 
-    def _flags(self, found: Any) -> dict[str, str]:
+    def _source_stage(self, name: str) -> str:
+        """Return the name of what ``--from`` means: an earlier stage, or an image."""
+        found = self._named(name, self._stages[:-1])
+        if found is not None:
+            return found.name
+        if not name or name.isdigit() or name.lower() == self._stage.name:
+            raise self._wrong(f"--from={name} is not an earlier stage")
+        if name == "scratch":
+            raise self._wrong("--from=scratch has no files")
+        self._images[name] = StageSpec(image=name)
+        return name
+
+    def _flags(self, found: Any) -> dict[str, Word]:
         flags = {}
         for flag in found.flags:
             name, _, value = flag.removeprefix("--").partition("=")
-            if name not in _COPY_FLAGS:
+            if name not in _COPY_FLAGS or (name == "from" and found.name == "ADD"):
                 raise self._wrong(f"{found.name} --{name} is not supported")
             flags[name] = self._word(value)
         return flags
 
     def _program(self, found: Any) -> None:
         text = shlex.join(found.args) if found.json else " ".join(found.args)
+        stage = self._stage
         if found.name == "CMD":
-            self._cmd = text
+            stage.cmd = text
         else:
-            self._entrypoint, self._cmd, self._is_exec = text, None, found.json
+            stage.entrypoint, stage.cmd, stage.is_exec = text, None, found.json
 
-    def _word(self, word: str) -> str:
-        return str(self._lex.process_word(word))
+    def _word(self, word: str) -> Word:
+        return Word(word, self._escape, self._stage.values if self._stages else self._globals)
 
     def _note(self, text: str) -> None:
-        self.notes.append(f"line {self._line}: {text}")
+        self._stage.notes.append(f"line {self._line}: {text}")
 
     def _wrong(self, text: str, hint: str | None = None) -> InvalidSpecError:
         return InvalidSpecError(f"line {self._line} of the Dockerfile: {text}", hint=hint)
+
+
+def _platform_values() -> dict[str, Word]:
+    """Return the arguments that Docker sets by itself. The sandbox has this machine's kind of processor."""
+    machine = platform.machine()
+    architecture = _MACHINES.get(machine, machine)
+    return {
+        f"{whose}{what}": Word.of(value)
+        for whose in ("TARGET", "BUILD")
+        for what, value in {
+            "PLATFORM": f"linux/{architecture}",
+            "OS": "linux",
+            "ARCH": architecture,
+            "VARIANT": "",
+        }.items()
+    }

@@ -33,16 +33,18 @@ class RunStep(
 class CopyStep(
     msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True, tag="copy", tag_field="kind"
 ):
-    """Copies files in from the build's context, or from an uploaded archive.
+    """Copies files in from the build's context, an uploaded archive, or another stage of the build.
 
     Args:
-        sources: Paths in the context, with ``*``, ``?``, ``[…]`` and ``**``. For a directory its content is
-            copied.
+        sources: Paths in the context, or in the stage from its root, with ``*``, ``?``, ``[…]`` and ``**``.
+            For a directory its content is copied.
         target: The destination, relative to the working directory. It is a directory if it ends with ``/`` or
             there is more than one source.
-        user: Who owns what is made, ``USER`` or ``USER:GROUP``. None is the template's user at that point.
+        user: Who owns what is made, ``USER`` or ``USER:GROUP``. None is the template's user at that point; of a
+            stage's files it is their owner there, by number.
         mode: Permission bits of everything that is made; None keeps those of the sources.
         archive: Name of the archive with the sources; None is the local context.
+        stage: Name of the stage that the sources are in.
         force: Run it, and every later step, even if the same step has been built before.
     """
 
@@ -51,6 +53,7 @@ class CopyStep(
     user: str | None = None
     mode: int | None = None
     archive: str | None = None
+    stage: str | None = None
     force: bool = False
 
 
@@ -107,6 +110,24 @@ class StartCommand(
     cwd: str
 
 
+class StageSpec(
+    msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True, forbid_unknown_fields=True
+):
+    """A stage of a build: a state of its own, whose files copy steps of the template may take.
+
+    Args:
+        image: The image to start from; None is ``base``.
+        trusted_image: As in ``TemplateSpec``.
+        public_image: As in ``TemplateSpec``.
+        steps: The steps to run, in this order.
+    """
+
+    image: str | None = None
+    trusted_image: bool = False
+    public_image: bool = False
+    steps: list[Step] = []
+
+
 class TemplateSpec(
     msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True, forbid_unknown_fields=True
 ):
@@ -122,6 +143,7 @@ class TemplateSpec(
             it.
         template: The template to start from instead, ``NAME`` or ``NAME:TAG``.
         steps: The steps to run, in this order.
+        stages: The stages that copy steps name, by their names. A stage that none needs is not built.
         prepare: Steps that run before ``steps`` and count as part of what the template starts from.
         start_command: A shell line that keeps running in the snapshot, and so in every sandbox of the
             template.
@@ -136,6 +158,7 @@ class TemplateSpec(
     public_image: bool = False
     template: str | None = None
     steps: list[Step] = []
+    stages: dict[str, StageSpec] = {}
     prepare: list[Step] = []
     start_command: str | None = None
     ready_command: str | None = None

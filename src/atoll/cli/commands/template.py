@@ -36,6 +36,7 @@ def command() -> None:
 @click.option(
     "--ready", "ready_command", metavar="LINE", help="Shell line that exits with 0 once the program is ready."
 )
+@click.option("--target", metavar="STAGE", help="The stage to build; default: the last one.")
 @pairs_option("--build-arg", text="Value of an ARG; repeatable.")
 @click.option("--no-cache", "force", is_flag=True, help="Run every step again, even if it was built before.")
 @click.option(
@@ -62,7 +63,8 @@ def build(directory: str, dockerfile: str | None, as_json: bool, **options: Any)
     path = Path(dockerfile) if dockerfile else root / "Dockerfile"
     if not path.is_file() or path.stat().st_size > _MOST_BYTES:
         raise InvalidSpecError(f"{path} is not a Dockerfile", hint="name one with -f")
-    parsed = Templates.from_dockerfile(path.read_text("utf-8", "replace"), dict(options["build_arg"]))
+    text = path.read_text("utf-8", "replace")
+    parsed = Templates.from_dockerfile(text, dict(options["build_arg"]), options["target"])
     for note in parsed.notes:
         click.echo(f"{path.name}: {note}", err=True)
     spec = parsed.spec(ready_command=options["ready_command"], limits=limits(options), force=options["force"])

@@ -1,64 +1,27 @@
-"""Builds a template: its steps run in a sandbox, and snapshots are stored on the way."""
+"""Builds a template: its stages run in sandboxes, and snapshots are stored on the way."""
 
 from __future__ import annotations
 
-import contextlib
-import posixpath
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from functools import partial
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
-from atoll.errors import (
-    AtollError,
-    DeadlineError,
-    ExecTimeoutError,
-    FileError,
-    FileMissingError,
-    ImageNotFoundError,
-    InvalidSpecError,
-    TemplateBuildError,
-)
-from atoll.guest import put_tree
-from atoll.protocol import CachedRequest, CachedStep, DefaultsRequest, SnapshotRequest
+from atoll.errors import AtollError, InvalidSpecError
+from atoll.protocol import DefaultsRequest
 from atoll.sdk import _steps
 from atoll.sdk._async.images import AsyncImages
-from atoll.sdk._async.link import LONG_S, AsyncLink, ref
+from atoll.sdk._async.link import AsyncLink
 from atoll.sdk._async.resolving import resolved
 from atoll.sdk._async.sandbox import AsyncSandbox
+from atoll.sdk._async.stage import AsyncBuildJob, AsyncStage, Base, OnLine
 from atoll.sdk._async.start_command import started_command
 from atoll.sdk._context import Context
-from atoll.sdk._io_async import call, in_thread
-from atoll.sdk._lines import Lines
-from atoll.sdk._placing import Placing
-from atoll.types import (
-    BUILD_ATTRIBUTE,
-    BuildInfo,
-    BuildLine,
-    CopyStep,
-    EnvStep,
-    ImageAccess,
-    Progress,
-    RunStep,
-    SandboxInfo,
-    SandboxSpec,
-    SnapshotInfo,
-    StartCommand,
-    Step,
-    TemplateSpec,
-    UserStep,
-    WorkdirStep,
-)
+from atoll.sdk._io_async import in_thread
+from atoll.types import BuildInfo, CopyStep, ImageAccess, Progress, StartCommand, Step, TemplateSpec
 
-OnLine = Callable[[BuildLine], Any]
-BASE_STEP = "base"
 LAST_STEP = "finalize"
-_OUTPUT_BYTES = 16384
-_LIVE_MOST_BYTES = 16 << 20
-_EMPTY_TAR = bytes(1024)
 
 
 class AsyncBuilder:
@@ -72,8 +35,6 @@ class AsyncBuilder:
         context: Where copied files come from.
         on_line: Called with each line of the log.
         timeout_s: Seconds for running and copying. Pulling and storing states have their own bounds.
-
-    ``step`` says how far it is (``"base"``, a step's number from 1, or ``"finalize"``), ``image`` what it is based on.
     """
 
     def __init__(
@@ -87,23 +48,33 @@ class AsyncBuilder:
         on_line: OnLine | None,
         timeout_s: float,
     ) -> None:
-        self._link = link
-        self._build = build
         self._spec = msgspec.structs.replace(spec, steps=[*spec.prepare, *spec.steps], prepare=[])
         self._prepared = len(spec.prepare)
-        self._team = team
-        self._context = context
-        self._on_line = on_line
-        self._end_at = time.monotonic() + timeout_s
-        self._sandbox: AsyncSandbox | None = None
-        self._env: dict[str, str] = {}
-        self._known: dict[str, str] = {}
-        self._user = ""
-        self._cwd = "/"
-        self._changed = False
-        self._sleeps = False
-        self.step = BASE_STEP
-        self.image: str | None = None
+        self._job = AsyncBuildJob(
+            link=link,
+            build=build,
+            team=team,
+            limits=spec.limits,
+            context=context,
+            on_line=on_line,
+            end_at=time.monotonic() + timeout_s,
+            stage=self._stage,
+        )
+        self._stages: dict[str, AsyncStage] = {}
+        self._stage_keys: dict[str, list[str]] = {}
+        self._built: set[str] = set()
+        self._last: AsyncStage | None = None
+        self._image: str | None = None
+
+    @property
+    def step(self) -> str:
+        """How far it is: ``"base"``, a step's number from 1, with its stage before it, or ``"finalize"``."""
+        return self._job.step
+
+    @property
+    def image(self) -> str | None:
+        """What the template is based on."""
+        return (self._last.image if self._last else None) or self._image
 
     async def run(self) -> str:
         """Build the template and return the id of its snapshot.
@@ -114,248 +85,101 @@ class AsyncBuilder:
             TemplateBuildError: A step failed.
             AtollError: The base is not available, or the host failed.
         """
-        base = await self._base()
-        digests = await in_thread(self._digests)
-        keys = _steps.keys(self._spec, base[1], self._team, digests)
-        kept = _steps.points(self._spec.steps)
-        done, snapshot_id = await self._cached(keys, kept)
-        if done > len(self._spec.steps):
-            await self._say("the whole template was built before")
+        for name in _steps.stages_needed(self._spec):
+            await self._plan(name)
+        spec, base = self._spec, await self._base()
+        keys = _steps.keys(spec, base[1], self._job.team, await self._digests(spec.steps))
+        last = self._last = AsyncStage(self._job, spec.steps, base, prepared=self._prepared)
+        done, snapshot_id = await last.cached(keys, _steps.usable(spec))
+        if done > len(spec.steps):
+            await self._job.say("the whole template was built before")
             return snapshot_id
-        if done:
-            base = ("snapshot", snapshot_id)
-        if done > self._prepared:
-            await self._say(f"steps 1 to {done - self._prepared} were built before")
-        await self._start(base)
-        for index in range(done, len(self._spec.steps)):
-            await self._do(self._spec.steps[index], index + 1 - self._prepared)
-            if index in kept:
-                snapshot_id = await self._keep(keys[index])
-                if self._sleeps and (index + 1 < len(self._spec.steps) or self._runs_something):
-                    await self._start(("snapshot", snapshot_id))
-        self.step = LAST_STEP
-        return await self._finish(keys[-1], snapshot_id)
+        snapshot_id = await last.run(keys, done, snapshot_id, goes_on=self._runs_something)
+        self._job.step = LAST_STEP
+        return await self._finish(last, keys[-1], snapshot_id)
 
-    async def _base(self) -> tuple[Literal["image", "snapshot"], str]:
+    async def _plan(self, name: str) -> None:
+        """Find out what a stage starts from, and the keys of its states."""
+        stage = self._spec.stages[name]
+        image = stage.image or "base"
+        await self._job.say(f"FROM {image} AS {name}" if stage.steps else f"FROM {image}")
+        access = ImageAccess(team=self._job.team, trusted=stage.trusted_image, public=stage.public_image)
+        base = await self._ensured(image, access)
+        digests = await self._digests(stage.steps)
+        team, limits = self._job.team, self._spec.limits
+        self._stage_keys[name] = _steps.stage_keys(stage.steps, base[1], team, limits, digests)
+        self._stages[name] = AsyncStage(self._job, stage.steps, base, name=name)
+
+    async def _stage(self, name: str) -> AsyncSandbox:
+        """Return a sandbox with the files of a stage, which is built if it was not."""
+        stage, keys = self._stages[name], self._stage_keys[name][1:]
+        if name not in self._built:
+            most = 0 if self._spec.force else _steps.unforced(self._spec.stages[name].steps)
+            done, snapshot_id = await stage.cached(keys, most)
+            await stage.run(keys, done, snapshot_id, goes_on=True)
+            self._built.add(name)
+        return stage.sandbox
+
+    async def _base(self) -> Base:
         """Return what the template starts from: its kind, and a value that identifies it."""
         if self._spec.template is not None:
             if self._spec.image is not None:
                 raise InvalidSpecError("a template is built from an image or a template", hint="give one")
-            found = await resolved(self._link, self._spec.template, self._team)
+            found = await resolved(self._job.link, self._spec.template, self._job.team)
             if found.snapshot_id is not None:
-                await self._say(f"FROM template {self._spec.template}")
+                await self._job.say(f"FROM template {self._spec.template}")
                 return "snapshot", found.snapshot_id
         name = self._spec.image or "base"
-        await self._say(f"FROM {name}")
+        await self._job.say(f"FROM {name}")
         access = ImageAccess(
-            team=self._team,
+            team=self._job.team,
             login=self._spec.login,
             trusted=self._spec.trusted_image,
             public=self._spec.public_image,
         )
-        info = await AsyncImages.ensure(name, on_progress=_Steps(self._say).told, access=access)
-        self.image = info.name
+        return await self._ensured(name, access)
+
+    async def _ensured(self, name: str, access: ImageAccess) -> Base:
+        info = await AsyncImages.ensure(name, on_progress=_Steps(self._job.say).told, access=access)
+        self._image = info.name
         return "image", info.digest
 
-    def _digests(self) -> dict[int, str]:
-        return {
-            index: self._context.digest(step.sources, step.archive)
-            for index, step in enumerate(self._spec.steps)
-            if isinstance(step, CopyStep)
-        }
+    async def _digests(self, steps: Sequence[Step]) -> dict[int, str]:
+        """Return a digest of what each copy step copies; of a stage, the key of its last state."""
+        found = {}
+        for index, step in enumerate(steps):
+            if isinstance(step, CopyStep) and step.stage is not None:
+                found[index] = self._stage_keys[step.stage][-1]
+            elif isinstance(step, CopyStep):
+                sources = _steps.known_sources(steps, index)
+                found[index] = await in_thread(self._job.context.digest, sources, step.archive)
+        return found
 
-    async def _cached(self, keys: list[str], kept: list[int]) -> tuple[int, str]:
-        """Return how many steps to skip (one more if all is built), and the snapshot of their result."""
-        most = _steps.usable(self._spec)
-        usable = [(index + 1, keys[index]) for index in (*kept, len(keys) - 1) if index < most]
-        if not usable:
-            return 0, ""
-        wanted = CachedRequest(keys=[key for _, key in reversed(usable)])
-        found = await self._link.call("POST", f"{self._path}/cached", CachedStep, wanted, repeatable=True)
-        return next(((done, found.snapshot_id) for done, key in usable if key == found.step_key), (0, ""))
-
-    @property
-    def _path(self) -> str:
-        return f"/v1/builds/{ref(self._build.build_id)}"
-
-    async def _start(self, base: tuple[str, str]) -> None:
-        """Replace the current sandbox, if there is one, by a new one of that base."""
-        before, self._sandbox = self._sandbox, None
-        if before is not None:
-            await before.kill()
-            before.close()
-        kind, which = base
-        spec = SandboxSpec(
-            image=which if kind == "image" else None,
-            from_snapshot=which if kind == "snapshot" else None,
-            limits=self._spec.limits.check(),
-            team=self._team,
-            attributes={BUILD_ATTRIBUTE: self._build.build_id},
-        )
-        link = AsyncLink()
-        self._sandbox = await link.make(
-            "/v1/sandboxes", SandboxInfo, spec, lambda made: AsyncSandbox(link, made)
-        )
-        info = await self._sandbox.info()
-        self.image = info.image
-        self._env, self._user, self._cwd = dict(info.env), info.user, info.cwd
-        # the image was erased, because nobody needs it any more
-        with contextlib.suppress(ImageNotFoundError):
-            self._known = dict((await AsyncImages.get(info.image_digest)).env)
-        self._changed = self._sleeps = False
-
-    async def _do(self, step: Step, number: int) -> None:
-        if number > 0:
-            self.step = str(number)
-            count = len(self._spec.steps) - self._prepared
-            await self._say(f"[{number}/{count}] {_steps.described(step)}")
-        match step:
-            case EnvStep():
-                for name, value in step.env.items():
-                    self._env[name] = self._expanded(value)
-                _steps.check_env(self._env)
-                self._changed = True
-            case UserStep():
-                self._user = self._expanded(step.user)
-                # an unknown user is reported at this step, not at one that follows
-                await self._made.files.stat("/", user=self._user)
-                self._changed = True
-            case WorkdirStep():
-                self._cwd = self._path_of(step.path)
-                await self._unpack(iter([_EMPTY_TAR]), self._cwd, self._user, None)
-                self._changed = True
-            case CopyStep():
-                await self._copy(step)
-            case RunStep():
-                await self._run(step)
-
-    @property
-    def _made(self) -> AsyncSandbox:
-        assert self._sandbox is not None  # the build starts a sandbox right after the base is known
-        return self._sandbox
-
-    def _expanded(self, text: str) -> str:
-        return _steps.expanded(text, {**self._known, **self._env})
-
-    def _path_of(self, text: str) -> str:
-        return posixpath.normpath(posixpath.join(self._cwd, self._expanded(text)))
-
-    async def _copy(self, step: CopyStep) -> None:
-        target = self._path_of(step.target)
-        into = step.target.endswith("/") or len(step.sources) > 1 or await _is_directory(self._made, target)
-        owner = self._expanded(step.user) if step.user else self._user
-        for source in map(self._expanded, step.sources):
-            stopped = threading.Event()
-            going_on = partial(_going_on, stopped, self._end_at)
-            pieces = self._context.pieces(source, step.archive)
-            placing = Placing(source, target, into=into, pieces=pieces, going_on=going_on)
-            placed = placing.placed()
-            try:
-                # the first piece decides which directory to unpack into
-                first = await in_thread(next, placed)
-                await self._unpack(_chained(first, placed), placing.root, owner, step.mode)
-            finally:
-                stopped.set()
-                # a thread that still reads ends at its next piece
-                with contextlib.suppress(ValueError):
-                    await in_thread(placed.close)
-
-    async def _unpack(self, pieces: Iterator[bytes], root: str, owner: str, mode: int | None) -> None:
-        request = put_tree(root, "root", owner=owner, mode=mode)
-        try:
-            await self._made._agent.call(request, body=read_pieces(pieces), timeout_s=_left_s(self._end_at))
-        except DeadlineError:
-            _left_s(self._end_at)
-            raise
-
-    async def _run(self, step: RunStep) -> None:
-        await self._apply()
-        lines = Lines()
-        out, errors = lines.of("info"), lines.of("warn")
-
-        async def told(text: str) -> None:
-            for message in out(text):
-                await self._say(message)
-
-        async def warned(text: str) -> None:
-            for message in errors(text):
-                await self._say(message, "warn")
-
-        values: dict[str, Any] = {
-            "cwd": self._cwd,
-            "user": self._expanded(step.user) if step.user else None,
-            "timeout_s": _left_s(self._end_at),
-            "on_stdout": told,
-            "on_stderr": warned,
-            "max_output_bytes": _OUTPUT_BYTES,
-        }
-        try:
-            if isinstance(step.command, str):
-                result = await self._made.run(step.command, **values)
-            else:
-                result = await self._made.exec(step.command, **values)
-        except ExecTimeoutError:
-            raise _too_long() from None
-        for level, message in lines.rest():
-            await self._say(message, level)
-        if result.exit_code:
-            raise _steps.failed(_steps.described(step), result)
-
-    async def _apply(self) -> None:
-        """Give the sandbox the variables, user and directory that the steps have set."""
-        if self._changed:
-            await self._default(DefaultsRequest(env=self._env, user=self._user, cwd=self._cwd))
-            self._changed = False
-
-    async def _default(self, wanted: DefaultsRequest) -> None:
-        path = f"/v1/sandboxes/{ref(self._made.id)}/defaults"
-        await self._link.call("POST", path, SandboxInfo, wanted, repeatable=wanted.start_command is None)
-
-    async def _keep(self, key: str) -> str:
-        """Store the sandbox as it is now, and record which steps led to this state.
-
-        A live snapshot copies everything that the sandbox has changed on its disk. If that is much, the
-        sandbox is suspended first. That needs no copy if the kernel can freeze a layer. The next step then
-        starts with a new sandbox.
-        """
-        await self._apply()
-        if (await self._made.stats()).disk_bytes > _LIVE_MOST_BYTES:
-            await self._made.suspend()
-            self._sleeps = True
-        body = SnapshotRequest(build_id=self._build.build_id, comment=f"step {self.step} of a template")
-        path = f"/v1/sandboxes/{ref(self._made.id)}/snapshots"
-        kept = await self._link.call("POST", path, SnapshotInfo, body, timeout_s=LONG_S)
-        step = CachedStep(step_key=key, snapshot_id=kept.snapshot_id)
-        await self._link.send("POST", f"{self._path}/steps", step)
-        return kept.snapshot_id
-
-    async def _finish(self, key: str, snapshot_id: str) -> str:
+    async def _finish(self, last: AsyncStage, key: str, snapshot_id: str) -> str:
         """Run what has to run in every sandbox of the template, and store the result."""
-        if not self._runs_something and not self._changed and snapshot_id:
-            step = CachedStep(step_key=key, snapshot_id=snapshot_id)
-            await self._link.send("POST", f"{self._path}/steps", step)
+        if not self._runs_something and not last.changed and snapshot_id:
+            await self._job.record(key, snapshot_id)
             return snapshot_id
-        await self._apply()
+        await last.apply()
         start, ready = self._spec.start_command, self._spec.ready_command
-        await started_command(self._made, start, ready, cwd=self._cwd, end_at=self._end_at, say=self._say)
+        await started_command(
+            last.sandbox, start, ready, cwd=last.cwd, end_at=self._job.end_at, say=self._job.say
+        )
         if start:
-            command = StartCommand(start=start, ready=ready, user=self._user, cwd=self._cwd)
-            await self._default(DefaultsRequest(start_command=command))
-        await self._say("storing the template")
-        return await self._keep(key)
+            command = StartCommand(start=start, ready=ready, user=last.user, cwd=last.cwd)
+            await last.default(DefaultsRequest(start_command=command))
+        await self._job.say("storing the template")
+        return await last.keep(key)
 
     @property
     def _runs_something(self) -> bool:
         return bool(self._spec.start_command or self._spec.ready_command)
 
-    async def _say(self, message: str, level: Literal["debug", "info", "warn", "error"] = "info") -> None:
-        if self._on_line is not None:
-            await call(self._on_line, BuildLine(at=time.time(), level=level, message=message, step=self.step))
-
     def close(self) -> None:
-        """Close the connections to the build's sandbox."""
-        if self._sandbox is not None:
-            self._sandbox.close()
+        """Close the connections to the build's sandboxes."""
+        for stage in (*self._stages.values(), self._last):
+            if stage is not None:
+                stage.close()
 
 
 class _Steps:
@@ -372,49 +196,6 @@ class _Steps:
             await self._say(progress.step, "debug")
 
 
-async def _is_directory(sandbox: AsyncSandbox, path: str) -> bool:
-    try:
-        return (await sandbox.files.stat(path, follow=True, user="root")).kind == "directory"
-    except (FileMissingError, FileError):
-        return False
-
-
-def _chained(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from rest
-
-
-async def read_pieces(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Iterate over pieces that take a while to make. None of them is empty."""
-    while piece := await in_thread(next, pieces, b""):
-        yield piece
-
-
 def failure(error: BaseException) -> str:
     """Return the message to report for the error that ended a build."""
     return error.message if isinstance(error, AtollError) else f"it failed with {type(error).__name__}"
-
-
-def _going_on(stopped: threading.Event, end_at: float) -> None:
-    """Raise when a build that was cancelled, or has no time left, is to read nothing more."""
-    if stopped.is_set():
-        raise _too_long()
-    _left_s(end_at)
-
-
-def _left_s(end_at: float) -> float:
-    """Return the seconds from now until a moment on the monotonic clock.
-
-    Raises:
-        TemplateBuildError: The moment has passed.
-    """
-    left_s = end_at - time.monotonic()
-    if left_s <= 0:
-        raise _too_long()
-    return left_s
-
-
-def _too_long() -> TemplateBuildError:
-    return TemplateBuildError(
-        "the build took too long", hint="give a longer timeout_s, or `atoll template build --timeout 4h`"
-    )

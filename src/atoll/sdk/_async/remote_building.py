@@ -10,12 +10,14 @@ import msgspec
 
 from atoll.errors import AtollError, StateError, SupervisorError
 from atoll.protocol import BuildNews, BuildRun, FinishRequest, raise_body
-from atoll.sdk._async.building import failure, read_pieces
+from atoll.sdk._async.building import failure
 from atoll.sdk._async.http import AsyncAnswer
 from atoll.sdk._async.link import AsyncLink, ref
+from atoll.sdk._async.stage import read_pieces
 from atoll.sdk._context import Context
 from atoll.sdk._io_async import call, in_thread, shielded
-from atoll.types import BuildInfo, BuildLine, CopyStep, Step, TemplateSpec, from_json
+from atoll.sdk._steps import stages_needed
+from atoll.types import BuildInfo, BuildLine, CopyStep, StageSpec, Step, TemplateSpec, from_json
 
 _END_S = 120.0
 # the server gives a sign of life every 20 seconds
@@ -63,6 +65,7 @@ class AsyncRemoteBuilder:
                 self._spec,
                 prepare=[await self._sent(step) for step in self._spec.prepare],
                 steps=[await self._sent(step) for step in self._spec.steps],
+                stages={name: await self._sent_stage(name) for name in stages_needed(self._spec)},
             )
             wanted = BuildRun(spec=spec, timeout_s=timeout_s)
             answer = await self._link.stream("POST", f"{self._path}/run", wanted, silence_s=_SILENCE_S)
@@ -81,9 +84,13 @@ class AsyncRemoteBuilder:
                 await self._link.call("POST", f"{self._path}/finish", BuildInfo, over, timeout_s=_END_S)
             raise
 
+    async def _sent_stage(self, name: str) -> StageSpec:
+        stage = self._spec.stages[name]
+        return msgspec.structs.replace(stage, steps=[await self._sent(step) for step in stage.steps])
+
     async def _sent(self, step: Step) -> Step:
         """Upload what a copy step needs, unless the server has it, and return the step with the upload's name."""
-        if not isinstance(step, CopyStep):
+        if not isinstance(step, CopyStep) or step.stage is not None:
             return step
         digest = await in_thread(self._context.upload_name, step.sources, step.archive)
         path = f"/v1/uploads/{digest}"

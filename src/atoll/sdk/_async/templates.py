@@ -135,9 +135,8 @@ class AsyncTemplates:
             InvalidSpecError: ``default`` is among the tags, or no tag is given.
         """
         with contextlib.closing(AsyncLink()) as link:
-            await link.send(
-                "POST", f"/v1/templates/{ref(template)}/untag", TagsRequest(tags=[*tags], team=team)
-            )
+            body = TagsRequest(tags=[*tags], team=team)
+            await link.send("POST", f"/v1/templates/{ref(template)}/untag", body)
 
     @staticmethod
     async def publish(template: str, public: bool, *, team: str | None = None) -> TemplateInfo:
@@ -151,12 +150,15 @@ class AsyncTemplates:
             return await link.call("POST", f"/v1/templates/{ref(template)}/publish", TemplateInfo, body)
 
     @staticmethod
-    def from_dockerfile(text: str, args: Mapping[str, str] | None = None) -> Dockerfile:
+    def from_dockerfile(
+        text: str, args: Mapping[str, str] | None = None, target: str | None = None
+    ) -> Dockerfile:
         """Read a Dockerfile. ``.spec()`` returns the template; ``.notes`` lists what has no effect.
 
         Args:
-            text: The file's content, with one stage.
+            text: The file's content.
             args: Values for what the file declares with ``ARG``.
+            target: The stage to build, by its name or number; None is the last one.
 
         Raises:
             InvalidSpecError: The text is not a Dockerfile, or asks for something that templates do not
@@ -164,7 +166,7 @@ class AsyncTemplates:
         """
         from atoll.sdk._dockerfile import Dockerfile
 
-        return Dockerfile(text, args)
+        return Dockerfile(text, args, target)
 
     @staticmethod
     async def build(

@@ -11,12 +11,14 @@ import msgspec
 
 from atoll.errors import AtollError, StateError, SupervisorError
 from atoll.protocol import BuildNews, BuildRun, FinishRequest, raise_body
-from atoll.sdk._sync.building import failure, read_pieces
+from atoll.sdk._sync.building import failure
 from atoll.sdk._sync.http import Answer
 from atoll.sdk._sync.link import Link, ref
+from atoll.sdk._sync.stage import read_pieces
 from atoll.sdk._context import Context
 from atoll.sdk._io_sync import call, in_thread, shielded
-from atoll.types import BuildInfo, BuildLine, CopyStep, Step, TemplateSpec, from_json
+from atoll.sdk._steps import stages_needed
+from atoll.types import BuildInfo, BuildLine, CopyStep, StageSpec, Step, TemplateSpec, from_json
 
 _END_S = 120.0
 # the server gives a sign of life every 20 seconds
@@ -64,6 +66,7 @@ class RemoteBuilder:
                 self._spec,
                 prepare=[self._sent(step) for step in self._spec.prepare],
                 steps=[self._sent(step) for step in self._spec.steps],
+                stages={name: self._sent_stage(name) for name in stages_needed(self._spec)},
             )
             wanted = BuildRun(spec=spec, timeout_s=timeout_s)
             answer = self._link.stream("POST", f"{self._path}/run", wanted, silence_s=_SILENCE_S)
@@ -82,9 +85,13 @@ class RemoteBuilder:
                 self._link.call("POST", f"{self._path}/finish", BuildInfo, over, timeout_s=_END_S)
             raise
 
+    def _sent_stage(self, name: str) -> StageSpec:
+        stage = self._spec.stages[name]
+        return msgspec.structs.replace(stage, steps=[self._sent(step) for step in stage.steps])
+
     def _sent(self, step: Step) -> Step:
         """Upload what a copy step needs, unless the server has it, and return the step with the upload's name."""
-        if not isinstance(step, CopyStep):
+        if not isinstance(step, CopyStep) or step.stage is not None:
             return step
         digest = in_thread(self._context.upload_name, step.sources, step.archive)
         path = f"/v1/uploads/{digest}"

@@ -136,9 +136,8 @@ class Templates:
             InvalidSpecError: ``default`` is among the tags, or no tag is given.
         """
         with contextlib.closing(Link()) as link:
-            link.send(
-                "POST", f"/v1/templates/{ref(template)}/untag", TagsRequest(tags=[*tags], team=team)
-            )
+            body = TagsRequest(tags=[*tags], team=team)
+            link.send("POST", f"/v1/templates/{ref(template)}/untag", body)
 
     @staticmethod
     def publish(template: str, public: bool, *, team: str | None = None) -> TemplateInfo:
@@ -152,12 +151,15 @@ class Templates:
             return link.call("POST", f"/v1/templates/{ref(template)}/publish", TemplateInfo, body)
 
     @staticmethod
-    def from_dockerfile(text: str, args: Mapping[str, str] | None = None) -> Dockerfile:
+    def from_dockerfile(
+        text: str, args: Mapping[str, str] | None = None, target: str | None = None
+    ) -> Dockerfile:
         """Read a Dockerfile. ``.spec()`` returns the template; ``.notes`` lists what has no effect.
 
         Args:
-            text: The file's content, with one stage.
+            text: The file's content.
             args: Values for what the file declares with ``ARG``.
+            target: The stage to build, by its name or number; None is the last one.
 
         Raises:
             InvalidSpecError: The text is not a Dockerfile, or asks for something that templates do not
@@ -165,7 +167,7 @@ class Templates:
         """
         from atoll.sdk._dockerfile import Dockerfile
 
-        return Dockerfile(text, args)
+        return Dockerfile(text, args, target)
 
     @staticmethod
     def build(
