@@ -29,6 +29,7 @@ async def build(dockerfile: Path, *, force: bool = False) -> None:
         ImageNotFoundError, ImagePullError: Its image cannot be had.
         NoSpaceError: The disk under the home is full.
     """
-    spec = AsyncTemplates.from_dockerfile(await anyio.Path(dockerfile).read_text("utf-8")).spec(force=force)
+    parsed = await anyio.to_thread.run_sync(AsyncTemplates.from_dockerfile, dockerfile)
+    spec = parsed.spec(force=force)
     spec = msgspec.structs.replace(spec, start_command=None)
     await AsyncTemplates.build(spec, template_name(dockerfile), context=dockerfile.parent)

@@ -66,12 +66,19 @@ class Context:
     """Finds and packs the files that a build may copy.
 
     Args:
-        root: A directory of this host, without what its ``.dockerignore`` names. None means no directory.
+        root: A directory of this host. None means no directory.
         archives: Tars, gzipped or not, by name.
+        ignore: Patterns of what is left out of the directory. None means those of its ``.dockerignore``.
     """
 
-    def __init__(self, root: Path | None, archives: Mapping[str, Path] | None = None) -> None:
+    def __init__(
+        self,
+        root: Path | None,
+        archives: Mapping[str, Path] | None = None,
+        ignore: Sequence[str] | None = None,
+    ) -> None:
         self._root = root
+        self._ignore = ignore
         self._archives = dict(archives or {})
 
     def digest(self, sources: Sequence[str], archive: str | None) -> str:
@@ -146,21 +153,28 @@ class Context:
             raise InvalidSpecError(
                 "the build has no context directory to copy from", hint="give one as context"
             )
-        ignored = _ignored(self._root / IGNORE_FILE)
+        path = self._root / IGNORE_FILE
+        lines = self._ignore if self._ignore is not None else ignore_lines(path) or []
+        ignored = _ignored(lines)
         entries = (entry for entry in walk(self._root) if not ignored(entry[1]))
         return sorted(entries, key=lambda entry: entry[1].split("/"))
 
 
-def _ignored(path: Path) -> Callable[[str], bool]:
+def ignore_lines(path: Path) -> list[str] | None:
+    """Return the lines of an ignore file, or None if there is no such file."""
+    return path.read_text("utf-8", "surrogateescape").splitlines() if path.is_file() else None
+
+
+def _ignored(lines: Sequence[str]) -> Callable[[str], bool]:
     """Return a function that tells whether a name is left out of the context."""
-    if not path.is_file():
+    if not lines:
         return lambda _: False
     from e2b_dockerfile_utils import PatternMatcher
 
     try:
-        return PatternMatcher(path.read_text("utf-8", "surrogateescape").splitlines()).matches
+        return PatternMatcher([*lines]).matches
     except ValueError as error:
-        raise InvalidSpecError(f"{path}: {error}") from None
+        raise InvalidSpecError(f"a pattern of files to leave out is wrong: {error}") from None
 
 
 def _unzipped(path: Path) -> Iterator[bytes]:

@@ -7,10 +7,12 @@ import dataclasses
 import platform
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from atoll.errors import InvalidSpecError
+from atoll.sdk._context import IGNORE_FILE, ignore_lines
 from atoll.sdk._dockerfile_words import Word
 from atoll.types import (
     CopyStep,
@@ -75,6 +77,7 @@ class Dockerfile:
         text: The file's content.
         args: Values for what the file declares with ``ARG``.
         target: The stage to build, by its name or number; None is the last one.
+        ignore: Patterns of what is left out of the context; None reads the context's ``.dockerignore``.
 
     Attributes:
         notes: Which parts of the file have no effect, in words for people.
@@ -84,10 +87,17 @@ class Dockerfile:
             Stages that the target does not need may ask for anything.
     """
 
-    def __init__(self, text: str, args: Mapping[str, str] | None = None, target: str | None = None) -> None:
+    def __init__(
+        self,
+        text: str,
+        args: Mapping[str, str] | None = None,
+        target: str | None = None,
+        ignore: Sequence[str] | None = None,
+    ) -> None:
         from e2b_dockerfile_utils import DockerfileSyntaxError, parse_dockerfile_ast
 
         self.notes: list[str] = []
+        self._ignore = None if ignore is None else [*ignore]
         self._args = {name: Word.of(value) for name, value in (args or {}).items()}
         self._globals = _platform_values()
         self._stages: list[_Stage] = []
@@ -108,6 +118,12 @@ class Dockerfile:
             if stage.error is not None:
                 raise stage.error
             self.notes += [note for note in stage.notes if note not in self.notes]
+
+    @classmethod
+    def read(cls, path: Path, args: Mapping[str, str] | None = None, target: str | None = None) -> Dockerfile:
+        """Read a file, and the ``NAME.dockerignore`` beside it, which stands for that of the context."""
+        ignore = ignore_lines(path.with_name(f"{path.name}{IGNORE_FILE}"))
+        return cls(path.read_text("utf-8", "replace"), args, target, ignore)
 
     def spec(
         self, *, ready_command: str | None = None, limits: Limits | None = None, force: bool = False
@@ -132,6 +148,7 @@ class Dockerfile:
             image=target.image,
             steps=target.steps,
             stages={**images, **stages},
+            ignore=self._ignore,
             start_command=" ".join(words) or None,
             ready_command=ready_command,
             limits=limits or Limits(),
@@ -261,36 +278,12 @@ class Dockerfile:
         if found.json:
             command: str | list[str] = list(found.args)
         else:
-            command = self._script(found)
+            command = _script(found)
             if self._stage.shell:
                 command = [*self._stage.shell, prefix + command]
             elif prefix:
                 command = prefix + command
         self._stage.steps.append(RunStep(command=command))
-
-    def _script(self, found: Any) -> str:
-        """Return a shell line with the here-documents that belong to it."""
-        from e2b_dockerfile_utils import chomp_heredoc_content
-
-        line = " ".join(found.args)
-        if not found.heredocs:
-            return line
-        contents = [
-            chomp_heredoc_content(each.content) if each.chomp else each.content for each in found.heredocs
-        ]
-        if len(contents) == 1 and re.fullmatch(r"<<-?\s*['\"]?\w+['\"]?", line.strip()):
-            return self._whole_script(contents[0])
-        parts = [f"{content}{each.name}\n" for each, content in zip(found.heredocs, contents, strict=True)]
-        return f"{line}\n{''.join(parts)}"
-
-    def _whole_script(self, content: str) -> str:
-        if not content.startswith("#!"):
-            return content
-        interpreter = content[2:].partition("\n")[0].strip()
-        mark = "END_OF_SCRIPT"
-        while mark in content:
-            mark += "_"
-        return f"{interpreter} /dev/stdin <<'{mark}'\n{content}{mark}\n"
 
     def _copy(self, found: Any) -> None:
         flags = self._flags(found)
@@ -372,3 +365,29 @@ def _platform_values() -> dict[str, Word]:
             "VARIANT": "",
         }.items()
     }
+
+
+def _script(found: Any) -> str:
+    """Return a shell line with the here-documents that belong to it."""
+    from e2b_dockerfile_utils import chomp_heredoc_content
+
+    line = " ".join(found.args)
+    if not found.heredocs:
+        return line
+    contents = [
+        chomp_heredoc_content(each.content) if each.chomp else each.content for each in found.heredocs
+    ]
+    if len(contents) == 1 and re.fullmatch(r"<<-?\s*['\"]?\w+['\"]?", line.strip()):
+        return _whole_script(contents[0])
+    parts = [f"{content}{each.name}\n" for each, content in zip(found.heredocs, contents, strict=True)]
+    return f"{line}\n{''.join(parts)}"
+
+
+def _whole_script(content: str) -> str:
+    if not content.startswith("#!"):
+        return content
+    interpreter = content[2:].partition("\n")[0].strip()
+    mark = "END_OF_SCRIPT"
+    while mark in content:
+        mark += "_"
+    return f"{interpreter} /dev/stdin <<'{mark}'\n{content}{mark}\n"

@@ -144,6 +144,8 @@ class TemplateSpec(
         template: The template to start from instead, ``NAME`` or ``NAME:TAG``.
         steps: The steps to run, in this order.
         stages: The stages that copy steps name, by their names. A stage that none needs is not built.
+        ignore: Patterns of files in the context that copy steps leave out, like the lines of a
+            ``.dockerignore``. None reads the ``.dockerignore`` of the context.
         prepare: Steps that run before ``steps`` and count as part of what the template starts from.
         start_command: A shell line that keeps running in the snapshot, and so in every sandbox of the
             template.
@@ -159,6 +161,7 @@ class TemplateSpec(
     template: str | None = None
     steps: list[Step] = []
     stages: dict[str, StageSpec] = {}
+    ignore: list[str] | None = None
     prepare: list[Step] = []
     start_command: str | None = None
     ready_command: str | None = None

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from atoll import Templates
 from atoll.errors import InvalidSpecError
 from atoll.sdk._context import Context, matched, pattern_of
 from atoll.sdk._dockerfile import Dockerfile
@@ -158,6 +159,26 @@ def test_a_context_leaves_out_what_is_ignored_and_knows_when_files_change(tmp_pa
         Context(tmp_path).digest(["out/passwd"], None)
     with pytest.raises(InvalidSpecError, match="no context directory to copy from"):
         Context(None).digest(["d"], None)
+
+
+def test_an_ignore_file_beside_the_dockerfile_stands_for_that_of_the_context(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / ".dockerignore").write_text("a\n")
+    (tmp_path / "sub/Dockerfile").write_text("FROM x\nCOPY . /\n")
+
+    def names() -> list[str]:
+        spec = Templates.from_dockerfile(tmp_path / "sub/Dockerfile").spec()
+        context = Context(tmp_path, ignore=spec.ignore)
+        with tarfile.open(fileobj=io.BytesIO(b"".join(context.pieces(".", None)))) as tar:
+            return tar.getnames()
+
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("x")
+    assert names() == [".dockerignore", "b", "sub", "sub/Dockerfile"]
+    (tmp_path / "sub/Dockerfile.dockerignore").write_text("# mine\nb\nsub\n")
+    assert names() == [".dockerignore", "a"]
+    with pytest.raises(InvalidSpecError, match="pattern of files to leave out"):
+        Context(tmp_path, ignore=["[a"]).digest(["."], None)
 
 
 def test_a_context_is_uploaded_by_its_content(tmp_path: Path) -> None:

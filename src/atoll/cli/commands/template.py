@@ -63,8 +63,7 @@ def build(directory: str, dockerfile: str | None, as_json: bool, **options: Any)
     path = Path(dockerfile) if dockerfile else root / "Dockerfile"
     if not path.is_file() or path.stat().st_size > _MOST_BYTES:
         raise InvalidSpecError(f"{path} is not a Dockerfile", hint="name one with -f")
-    text = path.read_text("utf-8", "replace")
-    parsed = Templates.from_dockerfile(text, dict(options["build_arg"]), options["target"])
+    parsed = Templates.from_dockerfile(path, dict(options["build_arg"]), options["target"])
     for note in parsed.notes:
         click.echo(f"{path.name}: {note}", err=True)
     spec = parsed.spec(ready_command=options["ready_command"], limits=limits(options), force=options["force"])

@@ -65,6 +65,7 @@ class AsyncRemoteBuilder:
                 self._spec,
                 prepare=[await self._sent(step) for step in self._spec.prepare],
                 steps=[await self._sent(step) for step in self._spec.steps],
+                ignore=None,
                 stages={name: await self._sent_stage(name) for name in stages_needed(self._spec)},
             )
             wanted = BuildRun(spec=spec, timeout_s=timeout_s)

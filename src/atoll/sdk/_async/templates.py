@@ -151,22 +151,23 @@ class AsyncTemplates:
 
     @staticmethod
     def from_dockerfile(
-        text: str, args: Mapping[str, str] | None = None, target: str | None = None
+        file: str | Path, args: Mapping[str, str] | None = None, target: str | None = None
     ) -> Dockerfile:
         """Read a Dockerfile. ``.spec()`` returns the template; ``.notes`` lists what has no effect.
 
         Args:
-            text: The file's content.
+            file: The file's content, or its path. A ``NAME.dockerignore`` beside it stands for the context's.
             args: Values for what the file declares with ``ARG``.
             target: The stage to build, by its name or number; None is the last one.
 
         Raises:
-            InvalidSpecError: The text is not a Dockerfile, or asks for something that templates do not
-                support.
+            InvalidSpecError: It is not a Dockerfile, or asks for what templates do not support.
         """
         from atoll.sdk._dockerfile import Dockerfile
 
-        return Dockerfile(text, args, target)
+        if isinstance(file, Path):
+            return Dockerfile.read(file, args, target)
+        return Dockerfile(file, args, target)
 
     @staticmethod
     async def build(
@@ -245,7 +246,7 @@ class AsyncTemplates:
         """
         from atoll.sdk._async.building import AsyncBuilder, failure
 
-        files = Context(None if context is None else Path(context), archives)
+        files = Context(None if context is None else Path(context), archives, spec.ignore)
         with contextlib.closing(AsyncLink()) as link:
             if isinstance(link.place, AsyncThere):
                 from atoll.sdk._async.remote_building import AsyncRemoteBuilder

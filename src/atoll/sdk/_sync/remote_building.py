@@ -66,6 +66,7 @@ class RemoteBuilder:
                 self._spec,
                 prepare=[self._sent(step) for step in self._spec.prepare],
                 steps=[self._sent(step) for step in self._spec.steps],
+                ignore=None,
                 stages={name: self._sent_stage(name) for name in stages_needed(self._spec)},
             )
             wanted = BuildRun(spec=spec, timeout_s=timeout_s)

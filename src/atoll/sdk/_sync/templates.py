@@ -152,22 +152,23 @@ class Templates:
 
     @staticmethod
     def from_dockerfile(
-        text: str, args: Mapping[str, str] | None = None, target: str | None = None
+        file: str | Path, args: Mapping[str, str] | None = None, target: str | None = None
     ) -> Dockerfile:
         """Read a Dockerfile. ``.spec()`` returns the template; ``.notes`` lists what has no effect.
 
         Args:
-            text: The file's content.
+            file: The file's content, or its path. A ``NAME.dockerignore`` beside it stands for the context's.
             args: Values for what the file declares with ``ARG``.
             target: The stage to build, by its name or number; None is the last one.
 
         Raises:
-            InvalidSpecError: The text is not a Dockerfile, or asks for something that templates do not
-                support.
+            InvalidSpecError: It is not a Dockerfile, or asks for what templates do not support.
         """
         from atoll.sdk._dockerfile import Dockerfile
 
-        return Dockerfile(text, args, target)
+        if isinstance(file, Path):
+            return Dockerfile.read(file, args, target)
+        return Dockerfile(file, args, target)
 
     @staticmethod
     def build(
@@ -246,7 +247,7 @@ class Templates:
         """
         from atoll.sdk._sync.building import Builder, failure
 
-        files = Context(None if context is None else Path(context), archives)
+        files = Context(None if context is None else Path(context), archives, spec.ignore)
         with contextlib.closing(Link()) as link:
             if isinstance(link.place, There):
                 from atoll.sdk._sync.remote_building import RemoteBuilder
