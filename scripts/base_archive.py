@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 from pathlib import Path
 
 import msgspec
@@ -30,6 +31,8 @@ from atoll.types import Progress
 ROOT = Path(__file__).resolve().parent.parent
 # Machine code packs better when the targets of its jumps are absolute.
 FILTERS = {"x86_64": [{"id": lzma.FILTER_X86}]}
+
+TELL_S = 10
 
 
 def main() -> int:
@@ -85,7 +88,7 @@ def write(image: Image, output: Path, preset: int) -> None:
     (output / ABOUT).unlink(missing_ok=True)
     print("packing the image", file=sys.stderr)
     aside = output / f"{ARCHIVE}.part"
-    files = 0
+    files, began, told = 0, time.monotonic(), 0.0
     with lzma.open(
         aside, "wb", filters=[*FILTERS.get(machine, []), {"id": lzma.FILTER_LZMA2, "preset": preset}]
     ) as packed:
@@ -93,6 +96,10 @@ def write(image: Image, output: Path, preset: int) -> None:
             for path in entries(image.lowers[0]):
                 add(tar, image.lowers[0], path)
                 files += 1
+                passed = time.monotonic() - began
+                if passed - told >= TELL_S:
+                    told = passed
+                    print(f"  packed {files} files, {passed:.0f} s", file=sys.stderr)
     aside.rename(output / ARCHIVE)
     with (output / ARCHIVE).open("rb") as file:
         checksum = hashlib.file_digest(file, "sha256").hexdigest()

@@ -10,12 +10,15 @@ from atoll.sdk._async.process import AsyncProcess
 from atoll.sdk._async.sandbox import AsyncSandbox
 from atoll.sdk._io_async import in_thread
 from atoll.sdk._steps import failed
+from atoll.types import ExecResult
 
 _READY_S = 600.0
 _TRY_READY_S = 30.0
 _BETWEEN_S = 0.3
 _SETTLE_S = 3.0
 _OUTPUT_BYTES = 16384
+_TELL_S = 5.0
+_SHOWN = 200
 
 
 async def started_command(
@@ -26,6 +29,7 @@ async def started_command(
     cwd: str,
     end_at: float,
     say: Callable[[str], Awaitable[None]],
+    tell_s: float = _TELL_S,
 ) -> None:
     """Start a program and return when it is ready.
 
@@ -38,6 +42,7 @@ async def started_command(
         cwd: The directory that both run in.
         end_at: When to give up, on the monotonic clock; after ten minutes at most.
         say: Called with progress messages.
+        tell_s: Seconds between two messages while it is not ready.
 
     Raises:
         TemplateBuildError: The program failed, or was not ready in time.
@@ -45,18 +50,27 @@ async def started_command(
     process = await sandbox.start(start, cwd=cwd) if start else None
     if start:
         await say(f"started {start}")
-    end_at = min(end_at, time.monotonic() + (_READY_S if ready else _SETTLE_S))
+    began = told_at = time.monotonic()
+    end_at = min(end_at, began + (_READY_S if ready else _SETTLE_S))
     while True:
-        if ready and await _is_ready(sandbox, ready, cwd):
+        last = await _not_ready(sandbox, ready, cwd) if ready else ""
+        if last is None:
             await say("the template's program is ready")
             return
-        if time.monotonic() >= end_at:
+        now = time.monotonic()
+        if now >= end_at:
             break
+        if ready and now - told_at >= tell_s:
+            told_at = now
+            await say(f"not ready after {now - began:.0f} s{_said(last)}")
         if process is None or await _has_ended(process):
             process = None
             await in_thread(time.sleep, _BETWEEN_S)
     if ready:
-        raise TemplateBuildError(f"the ready command did not exit with 0 in time: {ready}")
+        raise TemplateBuildError(
+            f"the ready command did not exit with 0 in time: {ready}{_said(last)}",
+            hint="build it without one, and try that line in a sandbox of the template",
+        )
 
 
 async def _has_ended(process: AsyncProcess) -> bool:
@@ -70,9 +84,21 @@ async def _has_ended(process: AsyncProcess) -> bool:
     return True
 
 
-async def _is_ready(sandbox: AsyncSandbox, command: str, cwd: str) -> bool:
+async def _not_ready(sandbox: AsyncSandbox, command: str, cwd: str) -> str | None:
+    """Try the ready command. Return None if it exits with 0, else the last line that it has written."""
     try:
         result = await sandbox.run(command, cwd=cwd, timeout_s=_TRY_READY_S)
-    except ExecTimeoutError:
-        return False
-    return result.exit_code == 0
+    except ExecTimeoutError as error:
+        return _last_line(error.result) or f"it ran for {_TRY_READY_S:g} s and was killed"
+    if result.exit_code == 0:
+        return None
+    return _last_line(result) or f"it exits with {result.exit_code} and writes nothing"
+
+
+def _last_line(result: ExecResult) -> str:
+    lines = (result.stderr.strip() or result.stdout.strip()).splitlines()
+    return lines[-1].strip()[:_SHOWN] if lines else ""
+
+
+def _said(last: str) -> str:
+    return f"; the last of its output: {last}" if last else ""

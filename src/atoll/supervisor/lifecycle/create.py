@@ -10,6 +10,7 @@ import msgspec
 from atoll.errors import InvalidSpecError, StateError
 from atoll.supervisor.lifecycle.callers import Caller
 from atoll.supervisor.lifecycle.idempotency import idempotency_of
+from atoll.supervisor.lifecycle.progress import told_if_slow
 from atoll.supervisor.state.ids import check_env, check_metadata, check_name
 from atoll.types import BUILD_ATTRIBUTE, Progress, SandboxSpec, VolumeMount, check_services
 
@@ -105,7 +106,9 @@ class Creation:
         with self._gate.passing(), self._registry.reserve_sandbox_name(spec.name), held:
             await self._volume_quotas.check_mounts(volumes.values())
             if spec.from_snapshot is not None:
-                return await self._of_snapshot.create(spec, spec.from_snapshot, volumes, idempotency)
+                # of much memory or disk, this takes a while
+                async with told_if_slow(progress, lambda: Progress(step="restoring the snapshot")):
+                    return await self._of_snapshot.create(spec, spec.from_snapshot, volumes, idempotency)
             return await self._of_image.create(spec, volumes, progress, caller, idempotency)
 
     def _volumes_of(self, spec: SandboxSpec) -> dict[str, VolumeMount]:
