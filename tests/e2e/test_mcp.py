@@ -24,7 +24,7 @@ from atoll import Sandbox
 from atoll.errors import SandboxNotFoundError
 
 pytestmark = pytest.mark.anyio
-ARGUMENTS = ["-P", "-m", "atoll.mcp"]
+ARGUMENTS = ["-P", "-m", "atoll.mcp", "--tools", "all"]
 ANSWER_S = 240
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

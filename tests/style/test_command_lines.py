@@ -1,7 +1,8 @@
-"""Every command line of atoll in the documentation is one that atoll takes: its own parser reads it."""
+"""Every command line of atoll in the documentation and in errors is one that atoll takes: its own parser reads it."""
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from collections.abc import Iterator
@@ -153,6 +154,40 @@ def test_a_command_line_in_a_text_is_taken(
     monkeypatch.chdir(tmp_path)
     wrong = []
     for place, code in spans():
+        for words in commands_in(code):
+            try:
+                parsed(cli, [EXAMPLES.get(word, word) for word in words], "atoll", mentioned=True)
+            except click.UsageError as error:
+                wrong.append(f"{place}: {code}: {error.format_message()}")
+    assert "\n".join(wrong) == ""
+
+
+def hints() -> Iterator[tuple[str, str]]:
+    """The command lines that errors name. What is filled in is a word."""
+    for path in sorted((ROOT / "src/atoll").rglob("*.py")):
+        for call in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)):
+            for given in (each.value for each in call.keywords if each.arg in ("hint", "remedy")):
+                pieces = [given] if isinstance(given, ast.JoinedStr) else list(ast.walk(given))
+                for text in map(_text_of, pieces):
+                    yield from (
+                        (str(path.relative_to(ROOT)), code) for code in re.findall(r"`(atoll [^`]+)`", text)
+                    )
+
+
+def _text_of(node: ast.AST) -> str:
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(each.value) if isinstance(each, ast.Constant) else "x" for each in node.values)
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def test_a_command_line_in_an_error_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = sorted(set(hints()))
+    assert len(found) > 30
+    wrong = []
+    for place, code in found:
         for words in commands_in(code):
             try:
                 parsed(cli, [EXAMPLES.get(word, word) for word in words], "atoll", mentioned=True)

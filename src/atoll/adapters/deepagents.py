@@ -97,4 +97,6 @@ class SandboxBackend(BaseSandbox):
 
 
 def _named(error: AtollError) -> str:
-    return next((name for kind, name in _ERRORS if isinstance(error, kind)), f"{error} [{error.code}]")
+    return next(
+        (name for kind, name in _ERRORS if isinstance(error, kind)), f"{error.told_to('mcp')} [{error.code}]"
+    )

@@ -81,7 +81,7 @@ class SandboxShell:
                 if outputs[-1].status == "timeout":
                     break
         except AtollError as error:
-            return f"{error} [{error.code}]"
+            return f"{error.told_to('mcp')} [{error.code}]"
         return ShellResult(output=outputs, max_output_length=action.max_output_length)
 
     async def _run(self, command: str, timeout_s: float) -> ShellCommandOutput:

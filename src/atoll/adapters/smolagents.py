@@ -62,7 +62,7 @@ class SandboxPythonExecutor(RemotePythonExecutor):
         try:
             result = self._sandbox.code.run(code, timeout_s=self._timeout_s)
         except AtollError as error:
-            raise AgentError(f"{error} [{error.code}]", self.logger) from error
+            raise AgentError(f"{error.told_to('mcp')} [{error.code}]", self.logger) from error
         logs = clipped(result.stdout)
         if result.error is None:
             return CodeOutput(output=_value(result), logs=logs, is_final_answer=False)

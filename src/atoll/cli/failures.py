@@ -21,7 +21,8 @@ class Failure(Exception):
     def __init__(self, error: AtollError, *, as_json: bool) -> None:
         self.error = error
         self.message = in_words_of_options(error.message)
-        self.hint = None if error.hint is None else in_words_of_options(error.hint)
+        hint = error.hint_for("cli")
+        self.hint = None if hint is None else in_words_of_options(hint)
         self.as_json = as_json
         super().__init__(f"{self.message} ({self.hint})" if self.hint else self.message)
 
@@ -50,7 +51,7 @@ def failure_line(error: Exception) -> str:
             return _as_json(error)
         return f"atoll: {plain(str(error))}"
     if isinstance(error, AtollError):
-        return f"atoll: {plain(str(error))}"
+        return f"atoll: {plain(error.told_to('cli'))}"
     if isinstance(error, click.UsageError) and error.ctx is not None:
         return f"atoll: {plain(error.format_message())} (see: {error.ctx.command_path} --help)"
     if isinstance(error, click.ClickException):

@@ -38,7 +38,7 @@ class Length(click.ParamType):  # type: ignore[type-arg] # generic only in its n
         try:
             length_s = seconds_of(value)
         except InvalidSpecError as error:
-            self.fail(f"{error.message}: {error.hint}{' or off' if self._off else ''}", param, ctx)
+            self.fail(f"{error.message}: {error.remedy}{' or off' if self._off else ''}", param, ctx)
         if length_s < self._least_s:
             more = f"{self._least_s:g}s or more"
             self.fail(f"{value!r} is too short: give {more}{', or off' if self._off else ''}", param, ctx)

@@ -20,7 +20,7 @@ def reattach_hint(sandbox: Sandbox, program: int | str) -> Iterator[None]:
     except (StateError, DeadlineError, AgentError) as error:
         hint = _hint(sandbox, program)
         if hint is not None:
-            error.hint = hint
+            error.remedy = hint
         raise
 
 

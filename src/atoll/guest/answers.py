@@ -38,8 +38,8 @@ _HINT_OF = {
     "cwd_missing": "create the directory first, or give another cwd",
     "program_missing": "install it, or name it by its absolute path",
     "shell_missing": "use `exec`, which runs a program without a shell",
-    "service_missing": "`services.list` lists them",
-    "no_space": "remove files inside, or free disk under the home",
+    "service_missing": "`atoll service ls` lists them",
+    "no_space": "remove files inside",
 }
 _OLDER = "the sandbox's guest agent is of an older atoll, which cannot do this"
 _OLDER_HINT = (

@@ -61,7 +61,7 @@ async def check_host(home: Home) -> list[Check]:
     try:
         home.make()
     except HostError as error:
-        return [Check("home", "error", error.message, error.hint)]
+        return [Check("home", "error", error.message, error.remedy)]
     trial = await _tried(home)
     ids, lacks_ids = await asyncio.to_thread(_tried_ids, home)
     settings = {} if is_host_root() else {name: _setting(name) for name in _USERNS_SETTINGS}
@@ -287,7 +287,7 @@ def _tried_ids(home: Home) -> tuple[Check | None, bool]:
         lacks = (find_holder(home) or _trial_holder(home)).lacks_ids
         least = 0 if lacks else min(ids.count for ids in own_ranges())
     except HostError as error:
-        return Check("ids", "error", error.message, (error.hint or "").removeprefix("run: ") or None), False
+        return Check("ids", "error", error.message, (error.remedy or "").removeprefix("run: ") or None), False
     return ids_check(lacks, least), lacks is not None
 
 

@@ -13,7 +13,7 @@ import anyio
 import click
 
 from atoll.errors import AtollError, InvalidSpecError, UnsupportedError
-from atoll.mcp.defaults import Defaults
+from atoll.mcp.defaults import TOOL_SETS, Defaults, ToolSet
 from atoll.mcp.install import CLIENTS, NAME, entry, install
 from atoll.policy import policy_from_text
 from atoll.types import EgressPolicy, Preset
@@ -32,6 +32,7 @@ Without --http it speaks on standard input and output, as clients expect that st
 the token of ATOLL_MCP_TOKEN; without that, one is made and printed.
 """
 _SANDBOX = "The sandbox that calls mean that name none; made when it is first used; default: mcp."
+_TOOLS = "The tools that a model sees: those that most work needs, or all."
 _NETWORK = "What new sandboxes may reach: a preset's name or a policy's file; default: internet."
 
 
@@ -47,6 +48,7 @@ _NETWORK = "What new sandboxes may reach: a preset's name or a policy's file; de
     "--template", metavar="NAME", help="The template of new sandboxes, such as code-interpreter-v1."
 )
 @click.option("--network", metavar="POLICY", help=_NETWORK)
+@click.option("--tools", type=click.Choice(TOOL_SETS), default=Defaults.tools, show_default=True, help=_TOOLS)
 @click.option("--http", metavar="HOST:PORT", help="Serve streamable HTTP there instead.")
 @click.pass_context
 def command(
@@ -55,6 +57,7 @@ def command(
     image: str | None,
     template: str | None,
     network: str | None,
+    tools: ToolSet,
     http: str | None,
 ) -> None:
     """Serve, unless a subcommand is given."""
@@ -63,6 +66,7 @@ def command(
         image=image,
         template=template,
         network=None if network is None else network_of(network),
+        tools=tools,
     )
     if image is not None and template is not None:
         raise InvalidSpecError("an image and a template are given", hint="give one of them")
@@ -150,9 +154,9 @@ def require_package() -> None:
 def options_of(given: dict[str, str | None]) -> list[str]:
     """Return the options of ``atoll mcp`` that differ from their defaults, with files by absolute paths."""
     found = []
-    for name in ("sandbox", "image", "template", "network"):
+    for name in ("sandbox", "image", "template", "network", "tools"):
         value = given.get(name)
-        if value is None or (name == "sandbox" and value == Defaults().sandbox):
+        if value is None or value == getattr(Defaults(), name):
             continue
         if name == "network" and value not in get_args(Preset):
             value = str(Path(value).resolve())
@@ -200,7 +204,9 @@ def main() -> NoReturn:
         sys.exit(130)
     except click.ClickException as error:
         click.echo(f"atoll: {error.format_message()}", err=True)
-    except (AtollError, OSError) as error:
+    except AtollError as error:
+        click.echo(f"atoll: {error.told_to('cli')}", err=True)
+    except OSError as error:
         click.echo(f"atoll: {error}", err=True)
     else:
         sys.exit(0)

@@ -77,18 +77,28 @@ class Workplace:
             except SandboxNotFoundError:
                 pass
             try:
-                return await self.create(wanted, None, on_progress=on_progress)
+                return await self.create(wanted, on_progress=on_progress)
             except NameTakenError:  # another server of this home was faster
                 return await self._found(wanted, busy_s)
 
     async def create(
-        self, name: str | None, image: str | None, *, on_progress: Callable[[Progress], Any] | None = None
+        self,
+        name: str | None,
+        image: str | None = None,
+        template: str | None = None,
+        *,
+        on_progress: Callable[[Progress], Any] | None = None,
     ) -> AsyncSandbox:
-        """Make a sandbox that stays. It sleeps half an hour after its last use, and the next use wakes it."""
+        """Make a sandbox that stays. It sleeps half an hour after its last use, and the next use wakes it.
+
+        Without an image and a template it is of what the operator has decided.
+        """
+        if image is None and template is None:
+            image, template = self.defaults.image, self.defaults.template
         sandbox = await AsyncSandbox.create(
             name=name,
-            image=image or self.defaults.image,
-            template=None if image else self.defaults.template,
+            image=image,
+            template=template,
             network=self.defaults.network,
             lifecycle=Lifecycle(timeout_s=IDLE_S, on_timeout="suspend"),
             metadata=_MADE_HERE,

@@ -363,7 +363,7 @@ def error_body(error: BaseException) -> ErrorBody:
         return ErrorBody(
             code=error.code,
             message=error.message,
-            hint=error.hint,
+            hint=error.remedy,
             sandbox_id=error.sandbox_id,
             retryable=error.retryable,
         )

@@ -41,11 +41,11 @@ def _server(directory: Path) -> ServerRecord:
     if running:
         raise StateError(
             "no name leads to the ports of sandboxes: the server listens for other machines and has no domain",
-            hint="start it with `atoll serve --domain`, or use `forward`",
+            hint="start it with `atoll serve --domain`, or use `atoll port`",
         )
     raise StateError(
         "no server runs that gives ports an address",
-        hint="start one with `atoll serve`, or use `forward` on this machine",
+        hint="start one with `atoll serve`, or use `atoll port` on this machine",
     )
 
 

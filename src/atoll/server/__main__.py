@@ -219,7 +219,9 @@ def main() -> None:
         _fail(f"{error.format_message()} (see: atoll serve --help)")
     except (KeyboardInterrupt, click.Abort):
         sys.exit(128 + signal.SIGINT)
-    except (AtollError, OSError) as error:
+    except AtollError as error:
+        _fail(error.told_to("cli"))
+    except OSError as error:
         _fail(str(error))
     sys.exit(code if isinstance(code, int) else 0)
 

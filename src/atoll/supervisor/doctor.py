@@ -144,7 +144,7 @@ def programs_finding() -> Finding:
         check_programs()
         paths = [runsc_path(), agent_path()]
     except AtollError as error:
-        return Finding(name="package", level="error", message=error.message, remedy=error.hint)
+        return Finding(name="package", level="error", message=error.message, remedy=error.remedy)
     return Finding(
         name="package", level="ok", message=" and ".join(path.name for path in paths) + " are there"
     )

@@ -110,9 +110,7 @@ class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
         said, kill = self.stderr.strip()[-2000:], self.memory_kill
         error = ExecFailedError(
             f"{what} ended with {self.exit_code}{f': {kill}' if kill else ''}{f': {said}' if said else ''}",
-            hint="give the sandbox more memory: `set_limits(Limits(memory_mib=…))`, or `atoll limits --memory`"
-            if kill
-            else None,
+            hint="give the sandbox more memory: `atoll limits --memory`" if kill else None,
         )
         error.result = self
         raise error

@@ -53,9 +53,9 @@ def test_who_gave_no_lease_is_told_that_one_is_needed_and_how_it_is_given(most_s
     with pytest.raises(QuotaError) as caught:
         check_lease("reef", Quotas(timeout_s=most_s), Lifecycle())
     assert caught.value.message == f"sandboxes of team 'reef' need a lease of at most {most_s:g} seconds"
-    hint = str(caught.value.hint)
-    assert f"--lease {length}`" in hint
-    assert f"Lifecycle(timeout_s={most_s:g})" in hint
+    hint = f"give one of {most_s:g} seconds or less: "
+    assert caught.value.hint_for("cli") == f"{hint}`--lease {length}`"
+    assert caught.value.hint == f"{hint}`lifecycle=Lifecycle(timeout_s=…)`"
 
 
 async def make_team(harness: Harness, **quotas: object) -> None:

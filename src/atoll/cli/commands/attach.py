@@ -122,7 +122,7 @@ def _service(target: Sandbox, ref: str, name: str) -> ServiceInfo:
     try:
         return target.services.get(name)
     except ServiceNotFoundError as error:
-        error.hint = (
+        error.remedy = (
             f"`atoll service ls {ref}` lists the services, and `atoll attach --list {ref}` the programs"
         )
         raise
@@ -133,7 +133,7 @@ def _attach(target: Sandbox, ref: str, pid: int, keys: DetachKeys, *, watch_only
     try:
         code = show(target, pid, watch_only=watch_only)
     except ProcessNotFoundError as error:
-        error.hint = f"`atoll attach --list {ref}` shows the running programs"
+        error.remedy = f"`atoll attach --list {ref}` shows the running programs"
         raise
     except KeyboardInterrupt:
         note(_left(ref, pid) if pty else f"\n{_left(ref, pid)}")

@@ -59,7 +59,7 @@ def command(ctx: click.Context, /, keep: bool, terminal: bool, as_json: bool, **
             code = execute(sandbox, program, as_json=as_json, terminal=terminal)
     except FileMissingError as error:
         if options["image"] is None and options["template"] is None:
-            error.hint = image_hint(program.argv, error.hint)
+            error.remedy = image_hint(program.argv, error.remedy)
         raise
     except SandboxNotFoundError as error:  # not named by its user: say what happened to it
         why = {"--lease": options["lease_s"], "--lifetime": options["lifetime_s"]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Annotated, Any, ParamSpec, TypeVar, get_args, get_origin
 
 from mcp.server.mcpserver import Context, MCPServer
@@ -27,10 +27,12 @@ class Tools:
 
     Args:
         server: The server.
+        only: The names of those to add; None adds all.
     """
 
-    def __init__(self, server: MCPServer[Any]) -> None:
+    def __init__(self, server: MCPServer[Any], only: Collection[str] | None = None) -> None:
         self._server = server
+        self._only = only
 
     def add(
         self,
@@ -48,6 +50,8 @@ class Tools:
             reads: It changes nothing.
             destroys: What it erases is gone.
         """
+        if self._only is not None and function.__name__ not in self._only:
+            return
         self._server.add_tool(
             described(explained(function, ToolError)),
             title=title,
@@ -98,7 +102,7 @@ def explained(
         try:
             return await function(*args, **kwargs)
         except AtollError as error:
-            raise kind(f"{error} [{error.code}]") from error
+            raise kind(f"{error.told_to('mcp')} [{error.code}]") from error
 
     return call
 

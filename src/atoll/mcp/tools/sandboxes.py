@@ -46,9 +46,15 @@ class Sandboxes:
         image: Annotated[
             str | None, Field(description="An image such as python:3.12; default: a Debian.")
         ] = None,
+        template: Annotated[
+            str | None,
+            Field(
+                description="A template such as code-interpreter-v1, which `run_code` needs. Not with an image."
+            ),
+        ] = None,
     ) -> str:
         """Create another computer, apart from the current one, and return its id. It stays until it is killed."""
-        made = await self._workplace.create(name, image, on_progress=reporter(ctx))
+        made = await self._workplace.create(name, image, template, on_progress=reporter(ctx))
         return f"created {made.id}{f', named {made.name}' if made.name else ''}"
 
     async def list_sandboxes(self) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 from atoll.errors import (
     AgentError,
     AtollError,
     DeadlineError,
+    NoSpaceError,
     NotFoundError,
     SandboxCrashedError,
     SandboxNotFoundError,
@@ -20,6 +22,7 @@ from atoll.sdk._async.link import AsyncLink, ref
 from atoll.sdk._bytes import MIB
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._io_async import Stream, sleep, user_socket
+from atoll.sdk._space import space_hint
 from atoll.types import SandboxInfo
 
 _CALL_S = 60.0
@@ -90,6 +93,9 @@ class AsyncAgent:
             error = error_from(answer.status, await answer.read_all(_ERROR_BYTES))
             error.sandbox_id = self.sandbox_id
             answer.close()
+            if isinstance(error, NoSpaceError):
+                with suppress(AtollError):  # it is only about the remedy
+                    error.remedy = space_hint(await self._info())
             raise error
         return answer
 
@@ -134,7 +140,7 @@ class AsyncAgent:
         if info.state == "killed":
             return SandboxNotFoundError(f"sandbox {name} was killed", sandbox_id=info.sandbox_id)
         if info.state in ("paused", "suspended"):
-            goes_on = "its programs continue when it wakes: `processes` lists them, and `attach` takes a pid"
+            goes_on = "its programs continue when it wakes: `atoll attach --list` lists them"
             return StateError(
                 f"sandbox {name} was {info.state} by another client during the call",
                 hint=goes_on if info.has_memory else "only its disk was kept, so its programs have ended",

@@ -215,8 +215,8 @@ class AsyncCode(Part):
         except NotFoundError as error:
             raise UnsupportedError(
                 f"sandbox {self._agent.sandbox_id} has no code interpreter",
-                hint="create it with template='code-interpreter-v1'; `atoll template install "
-                "code-interpreter-v1` makes that template",
+                hint="create one with `--template code-interpreter-v1`; `atoll template install code-interpreter-v1` "
+                "makes that template",
                 sandbox_id=self._agent.sandbox_id,
             ) from error
         if answer.status >= 400:

@@ -293,8 +293,8 @@ class AsyncGit(Part):
                 max_output_bytes=_OUTPUT_BYTES,
             )
         except FileMissingError as error:
-            if "git" in error.message and error.hint is not None and "install" in error.hint:
-                error.hint = "install git in the sandbox's image: `apt-get install git`"
+            if "git" in error.message and error.remedy is not None and "install" in error.remedy:
+                error.remedy = "install git in the sandbox's image: `apt-get install git`"
             raise
         if result.exit_code or result.truncated:
             raise self._failed(next(word for word in arguments if word[0] != "-"), result)

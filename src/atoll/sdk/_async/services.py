@@ -119,7 +119,7 @@ class AsyncServices(Part):
                 return info
         raise ServiceNotFoundError(
             f"sandbox {self._agent.sandbox_id} has no service {name!r}",
-            hint="`services.list` lists them",
+            hint="`atoll service ls` lists them",
             sandbox_id=self._agent.sandbox_id,
         )
 

@@ -205,7 +205,7 @@ def _stdin_explained() -> Iterator[None]:
     try:
         yield
     except InvalidSpecError as error:
-        error.hint = "start it with `stdin=True`; a closed standard input stays closed"
+        error.remedy = "start it with `stdin=True`; a closed standard input stays closed"
         raise
 
 

@@ -77,7 +77,7 @@ class Reaching(Sessions):
             except TimeoutError:
                 raise DeadlineError(
                     f"nothing accepted a connection on port {port} within {timeout_s:g} s",
-                    hint="see whether the server still runs and what it says: `processes`, and `attach` its pid",
+                    hint="see whether the server still runs, and attach to it: `atoll attach --list`",
                     sandbox_id=self.id,
                 ) from None
             sleep(pause_s if left_s is None else min(pause_s, left_s))
@@ -119,7 +119,7 @@ class Reaching(Sessions):
         if info.team is None:
             raise StateError(
                 "the sandbox belongs to no team, so no server leads to it",
-                hint='create it with team="default", or use `forward`',
+                hint="create it with `--team default`, or use `atoll port`",
                 sandbox_id=self.id,
             )
         return in_thread(url_of, place.home, self.id, port, expires_in_s)

@@ -120,7 +120,7 @@ class Services(Part):
                 return info
         raise ServiceNotFoundError(
             f"sandbox {self._agent.sandbox_id} has no service {name!r}",
-            hint="`services.list` lists them",
+            hint="`atoll service ls` lists them",
             sandbox_id=self._agent.sandbox_id,
         )
 

@@ -96,7 +96,7 @@ def refusal_of(error: AtollError) -> Refusal:
         status = _STATUS.get(kind)
         if status is not None:
             final = {"Should-Retry": "false"} if kind in _FINAL else None
-            return Refusal(status, _OPAQUE.get(kind) or str(error), headers=final)
+            return Refusal(status, _OPAQUE.get(kind) or error.told_to("e2b"), headers=final)
     # the message may name paths and programs of this host
     return Refusal(500, "the server failed; its log says why")
 

@@ -84,7 +84,7 @@ class Asked:
             info = None
         if info is None or info.team != self.team.name:
             raise SnapshotNotFoundError(
-                f"there is no snapshot {ref[:_SHOWN]!r}", hint="`atoll snapshots` lists them"
+                f"there is no snapshot {ref[:_SHOWN]!r}", hint="`atoll snapshot ls` lists them"
             )
         return info
 

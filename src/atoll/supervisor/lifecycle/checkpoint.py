@@ -187,7 +187,7 @@ class Checkpoints:
             try:
                 await running.alive(machine.written(), sandbox.sandbox_id)
             except NoSpaceError as error:
-                raise OutgrownError(error.message, hint=error.hint) from error
+                raise OutgrownError(error.message, hint=error.remedy) from error
 
     def forget(self, into: Path) -> None:
         """Erase what ``capture`` has written, also in memory. Copies keep the parts that they need."""

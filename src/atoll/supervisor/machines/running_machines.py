@@ -172,7 +172,7 @@ class RunningMachines:
             try:
                 return await engine.restore(prestarted, machine_plan, uplink_of(uplink))
             except EngineError as error:
-                raise PrestartedDiedError(error.message, hint=error.hint) from error
+                raise PrestartedDiedError(error.message, hint=error.remedy) from error
 
     async def write_checksums(self, checkpoint: Path, sandbox_id: str) -> None:
         """Write the checksums of a sleeping sandbox's memory.

@@ -24,8 +24,8 @@ _AWAKE = ("creating", "running", "paused")
 _HINTS = {
     "running": "kill or suspend one",
     "suspended": "kill one",
-    "vcpus": "kill or suspend a sandbox, or lower the limits of each",
-    "memory_mib": "kill or suspend a sandbox, or lower the limits of each",
+    "vcpus": "kill or suspend a sandbox, or give this one fewer: `--cpus`",
+    "memory_mib": "kill or suspend a sandbox, or give this one less: `--memory`",
     "disk_mib": "kill sandboxes or delete snapshots",
 }
 _WORDS = {
@@ -77,8 +77,7 @@ def check_lease(team: str, quotas: Quotas, lifecycle: Lifecycle) -> None:
     if first_s is None:
         raise QuotaError(
             f"sandboxes of team {team!r} need a lease of at most {most_s:.10g} seconds",
-            hint=f"give one: `atoll create --lease {_length(most_s)}` or `atoll run --lease`, in the SDK "
-            f"`lifecycle=Lifecycle(timeout_s={most_s:.10g})`",
+            hint=f"give one of {most_s:.10g} seconds or less: `--lease {_length(most_s)}`",
         )
     if first_s > most_s or (woken_s is not None and woken_s > most_s):
         raise QuotaError(

@@ -58,7 +58,7 @@ class AsyncTool:
             given = checked(self._function, arguments)
             answer: str | ToolResult = await self._function(self._room(), **given)
         except AtollError as error:
-            return ToolResult(f"{error} [{error.code}]", is_error=True)
+            return ToolResult(f"{error.told_to('mcp')} [{error.code}]", is_error=True)
         return ToolResult(answer) if isinstance(answer, str) else answer
 
 

@@ -24,7 +24,7 @@ async def tried(copies: Sequence[AsyncSandbox], commands: Sequence[str], timeout
         except ExecTimeoutError:
             answers[number] = f"killed after {timeout_s:g} s\n"
         except AtollError as error:
-            answers[number] = f"failed: {error} [{error.code}]\n"
+            answers[number] = f"failed: {error.told_to('mcp')} [{error.code}]\n"
 
     await for_each(attempt, [(number,) for number in range(len(copies))])
     return "\n".join(

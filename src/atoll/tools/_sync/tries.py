@@ -25,7 +25,7 @@ def tried(copies: Sequence[Sandbox], commands: Sequence[str], timeout_s: float) 
         except ExecTimeoutError:
             answers[number] = f"killed after {timeout_s:g} s\n"
         except AtollError as error:
-            answers[number] = f"failed: {error} [{error.code}]\n"
+            answers[number] = f"failed: {error.told_to('mcp')} [{error.code}]\n"
 
     for_each(attempt, [(number,) for number in range(len(copies))])
     return "\n".join(
