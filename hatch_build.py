@@ -40,6 +40,8 @@ class ProgramsHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """See hatchling."""
         root = Path(self.root)
+        if version != "editable":  # which reads the checkout's pages
+            build_data["force_include"][str(root / "docs")] = "atoll/_docs"
         if _MACHINE == _ANY:
             build_data["pure_python"] = True
             build_data["tag"] = "py3-none-any"

@@ -70,6 +70,7 @@ SECTIONS = {
         "drain": "Put everything to sleep before a reboot.",
         "undrain": "Wake after a reboot what ran before.",
         "stop": "Suspend everything and stop the supervisor.",
+        "docs": "Show a page of the documentation, or list them.",
         "completion": "Print the completion script of a shell.",
     },
 }
@@ -80,7 +81,7 @@ GREETING = f"""atoll {__version__}: whole computers that remember, for AI agents
   atoll run -- python3 -c 'print(6 * 7)'   run a program in a new sandbox
   atoll create --name work                 make one that stays; `atoll shell work` opens it
 
-`atoll --help` lists all commands, `atoll COMMAND --help` shows an example of each."""
+`atoll --help` lists all commands, `atoll COMMAND --help` shows an example of each, `atoll docs` the guide."""
 
 
 @click.group(
@@ -101,5 +102,5 @@ def atoll() -> None:
       atoll shell work
 
     With --json, every command prints its result as JSON. A program's own exit code is passed through. Exit
-    code 125 means that atoll itself failed; standard error says why.
+    code 125 means that atoll itself failed; standard error says why. `atoll docs` shows the documentation.
     """

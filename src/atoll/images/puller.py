@@ -311,7 +311,7 @@ async def _run(
     kind, hint = _TROUBLE.get(fault.code, _TROUBLE["failed"])
     said = _without_password(fault.message, request)
     if step == "resolve" and fault.code == "invalid":
-        kind, hint = InvalidSpecError, "see the page on images in the guide"
+        kind, hint = InvalidSpecError, "`atoll docs images` says what is taken"
     if judged is not None and issubclass(kind, ImagePullError):
         judged.unlink(missing_ok=True)  # noqa: ASYNC240  # one name
     retryable = True if fault.code in _PASSING else None

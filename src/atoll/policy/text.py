@@ -79,7 +79,9 @@ def _policy(read: object, place: _Place) -> Policy:
         found = _IN_RULE.search(str(error))
         number = int(found[1]) if found else None
         where = "" if number is None else f"{place(number)}rule {number + 1}: "
-        raise InvalidSpecError(f"{where}{error}", hint="docs/reference/policy.md has every key") from None
+        raise InvalidSpecError(
+            f"{where}{error}", hint="`atoll docs reference/policy` has every key"
+        ) from None
     if (fault := fault_of(policy)) is not None:
         where = "" if fault.rule is None else place(fault.rule)
         raise InvalidSpecError(f"{where}{fault.text}", hint=fault.hint)

@@ -100,7 +100,7 @@ def remote_routes(
 
 async def _nothing(request: Request) -> Response:
     del request
-    raise NotFoundError("the server offers no such operation", hint="see its page in the guide")
+    raise NotFoundError("the server offers no such operation", hint="`atoll docs remote` says which it has")
 
 
 class _Passage:
