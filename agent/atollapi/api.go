@@ -46,6 +46,7 @@ func (a *API) Register(mux *http.ServeMux) {
 		"POST /atoll/warm":                   a.warm,
 		"POST /atoll/flush":                  a.flush,
 		"POST /atoll/before-suspend":         a.beforeSuspend,
+		"POST /atoll/free-memory":            a.freeMemory,
 		"POST /atoll/processes":              a.start,
 		"GET /atoll/processes":               a.list,
 		"GET /atoll/processes/{pid}/output":  a.output,

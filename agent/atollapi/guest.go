@@ -133,6 +133,13 @@ func (a *API) flush(w http.ResponseWriter, _ *http.Request) error {
 	return done(w)
 }
 
+// freeMemory kills the biggest program for a host that runs short of memory.
+func (a *API) freeMemory(w http.ResponseWriter, _ *http.Request) error {
+	name, held, killed := a.Memory.KillForHost()
+	answer(w, http.StatusOK, map[string]any{"killed": killed, "name": name, "held_bytes": held})
+	return nil
+}
+
 // beforeSuspend says how many hooks there are, so that the host knows how long to wait; it asks again for them to run.
 func (a *API) beforeSuspend(w http.ResponseWriter, r *http.Request) error {
 	count := a.Hooks.SuspendHooks()

@@ -12,7 +12,8 @@ import (
 // mostAncestors bounds how far up the owner of a program is looked for.
 const mostAncestors = 100
 
-// MemoryKill is a program that was killed because the memory of the guest was nearly used.
+// MemoryKill is a program that was killed because the memory of the guest was nearly used, or with a limit of 0 because
+// the host ran short of memory.
 type MemoryKill struct {
 	PID        int    `json:"pid"`
 	Name       string `json:"name"`
@@ -23,6 +24,10 @@ type MemoryKill struct {
 
 func (k *MemoryKill) String() string {
 	const mib = 1 << 20
+	if k.LimitBytes == 0 {
+		return fmt.Sprintf("program %d (%s) was killed because the host ran short of memory: it held %d MiB",
+			k.PID, k.Name, k.HeldBytes/mib)
+	}
 	return fmt.Sprintf("program %d (%s) was killed at the memory limit of %d MiB: it held %d MiB",
 		k.PID, k.Name, k.LimitBytes/mib, k.HeldBytes/mib)
 }

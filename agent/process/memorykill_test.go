@@ -36,6 +36,14 @@ func TestTheEndOfAProcessTellsWhichOfItsProgramsWasKilledForItsMemory(t *testing
 	}
 }
 
+func TestAKillForTheHostNamesTheHostAndNoLimit(t *testing.T) {
+	kill := MemoryKill{PID: 7, Name: "hog", HeldBytes: 200 << 20}
+	wanted := "program 7 (hog) was killed because the host ran short of memory: it held 200 MiB"
+	if kill.String() != wanted {
+		t.Fatal(kill.String())
+	}
+}
+
 func TestAMemoryKillThatFailedIsToldOfNobody(t *testing.T) {
 	p, f := start(t, shell("read line; exit 3"))
 	table().NoteMemoryKill("/", MemoryKill{PID: p.PID})()

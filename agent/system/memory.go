@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -27,6 +28,8 @@ const (
 	lookSeldom = time.Second
 	// biggestShare is what a process must hold of all that is used to be killed for it.
 	biggestShare = 20
+	// worthIt is what a process must hold to be killed for the host.
+	worthIt = 8 << 20
 	// sparing is how long the kernel of a busy host may take to give back what a killed process held. Until then only
 	// those that hold about as much are killed too.
 	sparing = 2 * time.Second
@@ -37,12 +40,14 @@ const (
 type MemoryGuard struct {
 	Root    string
 	Console io.Writer
-	// Note, if any, is told of each process that is about to be killed; what it returns takes that back.
+	// Note, if any, is told of each process that is about to be killed; what it returns takes that back. A total of 0
+	// says that the host ran short of memory.
 	Note  func(pid int, name string, held, used, total int64) (forget func())
 	limit atomic.Int64
 
-	killedBytes int64
-	killedAt    time.Time
+	mu          sync.Mutex // one kill at a time
+	killedBytes int64      // guarded by mu
+	killedAt    time.Time  // guarded by mu
 }
 
 // SetLimit says how much memory the guest may use, in bytes; 0 leaves that to what its kernel says.
@@ -96,7 +101,23 @@ func (g *MemoryGuard) within(info *syscall.Sysinfo_t) (used, total int64) {
 	return used, total
 }
 
+// KillForHost kills the biggest process because the host ran short of memory. It returns its name and what it held;
+// false says that none is worth it.
+func (g *MemoryGuard) KillForHost() (name string, heldBytes int64, killed bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	found := g.biggest()
+	if len(found) == 0 || found[0].resident < worthIt {
+		return "", 0, false
+	}
+	used, _, _ := g.use()
+	g.killedBytes, g.killedAt = found[0].resident, time.Now()
+	return g.name(found[0].pid), found[0].resident, g.kill(found[0], used, 0)
+}
+
 func (g *MemoryGuard) killBiggest(used, total int64, last bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	found := g.biggest()
 	if len(found) == 0 || found[0].resident < used/biggestShare || g.spares(found[0].resident, time.Now()) {
 		return
@@ -116,10 +137,11 @@ func (g *MemoryGuard) spares(resident int64, now time.Time) bool {
 	return resident < g.killedBytes/2 && now.Sub(g.killedAt) < sparing
 }
 
-func (g *MemoryGuard) kill(each held, used, total int64) {
+// kill tells whether it sent the signal. A total of 0 says that the host ran short of memory.
+func (g *MemoryGuard) kill(each held, used, total int64) bool {
 	name := g.name(each.pid)
 	if g.Root != "/" {
-		return
+		return false
 	}
 	forget := func() {}
 	if g.Note != nil {
@@ -127,14 +149,19 @@ func (g *MemoryGuard) kill(each held, used, total int64) {
 	}
 	if syscall.Kill(each.pid, syscall.SIGKILL) != nil {
 		forget()
-		return
+		return false
 	}
 	const mib = 1 << 20
+	why := fmt.Sprintf("when %d MiB of %d MiB were used", used/mib, total/mib)
+	if total == 0 {
+		why = "when the host ran short of memory"
+	}
 	if g.Console != nil {
 		// A console that is full must not keep memory from being freed.
-		_, _ = fmt.Fprintf(g.Console, "%s program %d (%s) was killed: it held %d MiB, when %d MiB of %d MiB were used\n",
-			time.Now().UTC().Format(time.RFC3339), each.pid, name, each.resident/mib, used/mib, total/mib)
+		_, _ = fmt.Fprintf(g.Console, "%s program %d (%s) was killed: it held %d MiB, %s\n",
+			time.Now().UTC().Format(time.RFC3339), each.pid, name, each.resident/mib, why)
 	}
+	return true
 }
 
 // awaitEnd keeps the next one from being killed for what this one still holds.

@@ -70,3 +70,17 @@ func TestItLooksMoreOftenTheLessIsLeft(t *testing.T) {
 		t.Error("the reserve is not in proportion")
 	}
 }
+
+func TestForTheHostOnlyAProcessThatIsWorthItIsKilled(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, "/proc/8/statm", "40 40 0\n")
+	guard := &MemoryGuard{Root: root}
+	if _, _, killed := guard.KillForHost(); killed || !guard.killedAt.IsZero() {
+		t.Error("a small one counts as killed")
+	}
+	put(t, root, "/proc/9/statm", "40000 40000 0\n")
+	put(t, root, "/proc/9/comm", "hog\n")
+	if name, held, _ := guard.KillForHost(); name != "hog" || held != 40000*int64(os.Getpagesize()) {
+		t.Errorf("killed %s, which held %d", name, held)
+	}
+}

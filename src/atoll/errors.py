@@ -44,6 +44,7 @@ AtollError                    base: .code .hint .sandbox_id .retryable
 ├─ TemplateBuildError         a step of a template's build failed
 ├─ ImagePullError             an image could not be pulled from its registry, or is not valid
 ├─ EdgeError                  the process that judges requests does not run or does not answer
+├─ HostMemoryError            too little of the host's memory is left for it
 ├─ HostError                  the host lacks something that atoll needs
 ├─ SupervisorError            the supervisor could not be started or reached
 ├─ VersionMismatchError       client and supervisor speak different protocols
@@ -420,6 +421,13 @@ class EdgeError(AtollError):
     """The process that judges the requests of sandboxes does not run, or does not answer."""
 
     code = "edge"
+    retryable = True
+
+
+class HostMemoryError(AtollError):
+    """Too little of the host's memory is left to start or wake a sandbox. It may be possible later."""
+
+    code = "host_memory"
     retryable = True
 
 

@@ -72,6 +72,7 @@ def test_an_error_says_whether_to_try_again() -> None:
         "DeadlineError",
         "DrainingError",
         "EdgeError",
+        "HostMemoryError",
         "InUseError",
         "QuotaError",
         "SandboxCrashedError",

@@ -44,7 +44,9 @@ class ProgramOptions(msgspec.Struct, frozen=True, kw_only=True):
 def code_of(result: ExecResult) -> int:
     """Return a program's exit code, after a note if the sandbox's memory limit killed something."""
     if result.memory_kill is not None:
-        note(f"{plain(str(result.memory_kill))}; `atoll limits --memory` gives the sandbox more")
+        kill = result.memory_kill
+        remedy = kill.hint if kill.is_for_host else "`atoll limits --memory` gives the sandbox more"
+        note(f"{plain(str(kill))}; {remedy}")
     return result.exit_code
 
 

@@ -9,11 +9,11 @@ from contextlib import nullcontext, suppress
 
 import click
 
-from atoll import Sandbox
+from atoll import Housekeeping, Sandbox
 from atoll.cli.output import show_json
 from atoll.cli.sandboxes import held
 from atoll.cli.text import size, table
-from atoll.errors import SandboxNotFoundError
+from atoll.errors import AtollError, SandboxNotFoundError
 from atoll.types import SandboxStats
 
 Used = dict[str, SandboxStats]
@@ -43,6 +43,19 @@ def shares(before: Used, now: Used, passed_s: float) -> dict[str, float]:
         if earlier is not None and stats.cpu_s is not None and passed_s > 0:
             found[ref] = max(0.0, stats.cpu_s - earlier) / passed_s * 100  # waking begins the count anew
     return found
+
+
+def host_shown() -> str:
+    """Return a line on the host's memory; empty if the sandboxes are on a server, which does not tell."""
+    try:
+        memory = Housekeeping.host_memory()
+    except AtollError:
+        return ""
+    short = ": the host is short of memory, and sandboxes give way" if memory.room_bytes < 0 else ""
+    return (
+        f"\nhost: {size(memory.available_bytes)} of {size(memory.total_bytes)} of memory are available, "
+        f"{size(memory.kept_free_bytes)} stay free{short}"
+    )
 
 
 def shown(used: Used, cpu: Mapping[str, float] | None = None) -> str:
@@ -76,7 +89,7 @@ def watch(sandboxes: Sequence[str], *, busiest_first: bool, as_json: bool) -> No
         if as_json:
             show_json({ref: {"cpu_percent": cpu.get(ref), "stats": stats} for ref, stats in used.items()})
         else:
-            click.echo((_AGAIN if sys.stdout.isatty() else "") + shown(used, cpu))
+            click.echo((_AGAIN if sys.stdout.isatty() else "") + shown(used, cpu) + host_shown())
 
 
 def _looks(sandboxes: Sequence[str]) -> Iterator[tuple[Used, dict[str, float]]]:

@@ -79,6 +79,14 @@ class AgentStats(msgspec.Struct, frozen=True, kw_only=True):
     generation: _Count = 0
 
 
+class Freed(msgspec.Struct, frozen=True, kw_only=True):
+    """Which program the agent killed for the host's memory, and what that held; with ``killed`` False none."""
+
+    killed: bool
+    name: Annotated[str, Meta(max_length=64)] = ""
+    held_bytes: _Count = 0
+
+
 class LastWords(msgspec.Struct, frozen=True, kw_only=True):
     """What the agent says before a suspend: when the sandbox is to wake, in Unix seconds; 0 is never.
 
@@ -198,6 +206,11 @@ def time_from(body: bytes) -> int:
 def stats_from(body: bytes) -> AgentStats:
     """Read what is running in the guest."""
     return decoded(body, AgentStats)
+
+
+def freed_from(body: bytes) -> Freed:
+    """Read which program was killed for the host's memory."""
+    return decoded(body, Freed)
 
 
 def last_words_from(body: bytes) -> LastWords:

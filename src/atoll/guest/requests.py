@@ -104,6 +104,11 @@ def flush() -> GuestRequest:
     return GuestRequest("POST", "/atoll/flush")
 
 
+def free_memory() -> GuestRequest:
+    """Kill the biggest program, because the host runs short of memory."""
+    return GuestRequest("POST", "/atoll/free-memory")
+
+
 def before_suspend(*, hooks: bool = False) -> GuestRequest:
     """Announce a suspend, and ask when the sandbox is to wake.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from atoll.engines import Prestarting, can
@@ -22,6 +23,7 @@ from atoll.supervisor.lifecycle.egress_control import EgressControl
 from atoll.supervisor.lifecycle.guest_memory import GuestMemory
 from atoll.supervisor.lifecycle.home_hooks import HomeHooks
 from atoll.supervisor.lifecycle.image_release import ImageRelease
+from atoll.supervisor.lifecycle.memory_admission import MemoryAdmission
 from atoll.supervisor.lifecycle.run_plans import RunPlans
 from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
 from atoll.supervisor.lifecycle.suspend_checkpoint import SuspendCheckpoints
@@ -30,6 +32,7 @@ from atoll.supervisor.lifecycle.warm_machine import WarmMachines
 from atoll.supervisor.lifecycle.warm_pool import WarmPool
 from atoll.supervisor.machines.agent_client import Agents
 from atoll.supervisor.machines.enforcement import HostMeans
+from atoll.supervisor.machines.host_memory import HostMemoryGauge
 from atoll.supervisor.machines.limits import default_limits
 from atoll.supervisor.machines.machine_plans import MachinePlans
 from atoll.supervisor.machines.prestarted import PrestartedMachines
@@ -167,6 +170,7 @@ class Machines:
     """What runs sandboxes, and the warm machines that wait for them."""
 
     def __init__(self, home: Home, settings: Settings, rooms: Rooms, state: State, storage: Storage) -> None:
+        self.host_memory = HostMemoryGauge(settings.host_memory_free_mib, Path(settings.meminfo))
         self.default_limits: Limits = default_limits(read_memory().total_bytes, disk_usage(home.path).total)
         self.means = HostMeans(
             cgroups=rooms.cgroups is not None, shaping=rooms.shaping, engine_type=rooms.engine_type
@@ -180,6 +184,7 @@ class Machines:
             programs=rooms.programs,
             tasks=state.tasks,
             kept=can(new_type, Prestarting) and settings.pool_size > 0,
+            memory=self.host_memory.look,
         )
         self.running = RunningMachines(
             state.paths.machines,
@@ -212,6 +217,7 @@ class Machines:
             prestarted_machines=self.prestarted,
             tasks=state.tasks,
             size=settings.pool_size,
+            memory=self.host_memory.look,
         )
 
 
@@ -290,6 +296,7 @@ class Steps:
             registries=rooms.registries,
         )
         self.turns = Turns()
+        self.memory_admission = MemoryAdmission(look=machines.host_memory.look, registry=registry)
         self.home_hooks = HomeHooks(paths.hooks, tasks)
         self.sandbox_links = SandboxLinks(registry, paths, rooms.links, self.egress, self.data_wakes)
         self.guest_memory = GuestMemory(agents, machines.default_limits)
@@ -311,6 +318,7 @@ class Steps:
             plans=self.plans,
             running_machines=running_machines,
             volume_monitor=self.volume_monitor,
+            memory=self.memory_admission,
         )
 
 

@@ -22,9 +22,11 @@ from atoll.host import (
 from atoll.images import Images, ready_base
 from atoll.protocol import DoctorReport, Finding
 from atoll.supervisor.machines.enforcement import Means, holding
+from atoll.supervisor.machines.host_memory import HostMemoryGauge
 from atoll.supervisor.machines.limits import KEEP_FREE_PERCENT, default_limits, disk_room
 from atoll.supervisor.settings import read_settings
 from atoll.supervisor.state.drain_gate import DrainGate
+from atoll.types import HostMemory
 
 GIB = 1 << 30
 _LITTLE_ROOM_BYTES = 2 * GIB
@@ -43,6 +45,7 @@ def examine(home: Home) -> DoctorReport:
     lacks_ids = any(check.name == "one id" for check in checks)
     good = {check.name for check in checks if check.level == "ok"}
     engine_disks = any(check.message.startswith("the engine's own") for check in checks)
+    settings = read_settings(os.environ)
     means = Means(
         cgroups="cgroups" in good,
         shaping="shaping" in good,
@@ -53,11 +56,12 @@ def examine(home: Home) -> DoctorReport:
             *findings,
             limits_finding(means),
             defaults_finding(means, read_memory().total_bytes, disk_usage(home.path)),
+            memory_finding(HostMemoryGauge(settings.host_memory_free_mib, Path(settings.meminfo)).look()),
             programs_finding(),
             image_finding(home, lacks_ids=lacks_ids),
             database_finding(home),
             drain_finding(home),
-            space_finding(disk_usage(home.path), read_settings(os.environ).disk_low_percent),
+            space_finding(disk_usage(home.path), settings.disk_low_percent),
         ]
     )
 
@@ -95,6 +99,22 @@ def defaults_finding(means: Means, memory_bytes: int, disk: DiskUsage) -> Findin
         return Finding(name="defaults", level="ok", message=text)
     remedy = "free some space, or give sandboxes a limit of their own: `atoll limits SANDBOX --disk MIB`"
     return Finding(name="defaults", level="warning", message=text, remedy=remedy)
+
+
+def memory_finding(memory: HostMemory) -> Finding:
+    """Whether so little of the host's memory is available that sandboxes give way."""
+    message = (
+        f"{memory.available_bytes / GIB:.1f} of {memory.total_bytes / GIB:.1f} GiB are available, "
+        f"and sandboxes leave {memory.kept_free_bytes / GIB:.1f} GiB free"
+    )
+    if memory.room_bytes >= 0:
+        return Finding(name="memory", level="ok", message=message)
+    return Finding(
+        name="memory",
+        level="warning",
+        message=f"{message}: none starts or wakes, and those that grow are killed",
+        remedy="`atoll top` says what sandboxes use; suspend or kill some, or end other programs of the host",
+    )
 
 
 def database_finding(home: Home) -> Finding:

@@ -117,6 +117,7 @@ class Awakenings:
         self.rollback = _rollback(state, storage, machines, tenants, steps)
         self.wakes = Wakes(
             registry=state.registry,
+            paths=state.paths,
             leases=state.leases,
             quotas=tenants.quotas,
             crashes=steps.crashes,
@@ -133,6 +134,7 @@ class Awakenings:
                 starts=self.starts,
             ),
             turns=steps.turns,
+            memory=steps.memory_admission,
             hooks=steps.home_hooks,
         )
 
@@ -358,6 +360,7 @@ def make_creation(
         attachment=steps.attachment,
         pool=machines.pool,
         turns=steps.turns,
+        memory=steps.memory_admission,
     )
     return Creation(
         registry=state.registry,

@@ -124,6 +124,7 @@ def _stored_routes(system: System) -> list[Route]:
         *leftover_routes(leftovers=system.leftovers, tasks=tasks),
         *housekeeping_routes(
             engine_uses=system.engine_uses,
+            memory=system.look_at_memory,
             reports=system.disk_reports,
             teams=system.teams,
             drains=system.drains,

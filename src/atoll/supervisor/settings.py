@@ -50,6 +50,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             0 computes none.
         disk_low_percent: ``ATOLL_DISK_LOW_PERCENT``: the percentage of the home's file system below which its free
             space is too little, so that room is made; 0 never makes any.
+        host_memory_free_mib: ``ATOLL_HOST_MEMORY_FREE_MIB``: the MiB of the host's memory that sandboxes leave
+            free; None is 10 %, at least 1 GiB and at most a quarter, and 0 leaves nothing.
+        meminfo: ``ATOLL_MEMINFO``: the file that tells the host's memory, in the form of ``/proc/meminfo``.
         package_hosts: ``ATOLL_PACKAGE_HOSTS``: hosts of package registries, beside those that this host's own
             clients use, separated by spaces.
         cpu_latency: ``ATOLL_CPU_LATENCY``: ``auto`` keeps idle processors quick to wake while sandboxes work,
@@ -74,6 +77,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     image_gib: float = 64
     checksum_mib_s: float = 128
     disk_low_percent: float = 3
+    host_memory_free_mib: float | None = None
+    meminfo: str = "/proc/meminfo"
     package_hosts: str = ""
     cpu_latency: str = "auto"
     engine: str = DEFAULT_ENGINE
@@ -127,6 +132,8 @@ _VARIABLES: dict[str, tuple[str, type]] = {
     "ATOLL_IMAGE_GIB": ("image_gib", float),
     "ATOLL_CHECKSUM_MIB_S": ("checksum_mib_s", float),
     "ATOLL_DISK_LOW_PERCENT": ("disk_low_percent", float),
+    "ATOLL_HOST_MEMORY_FREE_MIB": ("host_memory_free_mib", float),
+    "ATOLL_MEMINFO": ("meminfo", str),
     "ATOLL_PACKAGE_HOSTS": ("package_hosts", str),
     "ATOLL_CPU_LATENCY": ("cpu_latency", str),
     "ATOLL_ENGINE": ("engine", str),
@@ -162,8 +169,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
                 f"{_variable(name)} is {getattr(settings, name):g}",
                 hint=f"give more than 0 and less than {_MOST:g}",
             )
-    for name in ("checksum_mib_s", "idle_pause_s", "idle_suspend_s"):
-        if not 0 <= getattr(settings, name) < _MOST:
+    for name in ("checksum_mib_s", "idle_pause_s", "idle_suspend_s", "host_memory_free_mib"):
+        if getattr(settings, name) is not None and not 0 <= getattr(settings, name) < _MOST:
             raise InvalidSpecError(
                 f"{_variable(name)} is {getattr(settings, name):g}",
                 hint=f"give 0 or more and less than {_MOST:g}",

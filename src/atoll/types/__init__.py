@@ -84,7 +84,7 @@ from atoll.types.services import (
     check_services,
 )
 from atoll.types.snapshots import SnapshotInfo
-from atoll.types.stats import SandboxStats, StatsSample
+from atoll.types.stats import HostMemory, SandboxStats, StatsSample
 from atoll.types.teams import KeyInfo, NewKey, Quotas, TeamInfo, TeamUse, key_hash, key_id_of, key_prefix
 from atoll.types.templates import (
     DEFAULT_TAG,
@@ -152,6 +152,7 @@ __all__ = [
     "GuestPath",
     "HOST_NAME",
     "HealthCheck",
+    "HostMemory",
     "Idle",
     "ImageAccess",
     "Inject",

@@ -41,9 +41,10 @@ class ProcessInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=
 
 
 class MemoryKill(msgspec.Struct, frozen=True, kw_only=True):
-    """A program that was killed inside because the sandbox had nearly used its memory.
+    """A program that was killed inside because the sandbox had nearly used its memory, or the host ran short of it.
 
-    ``held_bytes`` is what it used of the ``used_bytes`` of the whole sandbox, whose limit is ``limit_bytes``.
+    ``held_bytes`` is what it used of the ``used_bytes`` of the whole sandbox, whose limit is ``limit_bytes``. A
+    limit of 0 means that the host ran short.
     """
 
     pid: _Count
@@ -52,7 +53,24 @@ class MemoryKill(msgspec.Struct, frozen=True, kw_only=True):
     used_bytes: _Count
     limit_bytes: _Count
 
+    @property
+    def is_for_host(self) -> bool:
+        """Whether the host ran short of memory, so that a higher limit would not help."""
+        return self.limit_bytes == 0
+
+    @property
+    def hint(self) -> str:
+        """What helps against it."""
+        if self.is_for_host:
+            return "run it again when less runs on the host, or have it use less memory"
+        return "give the sandbox more memory: `atoll limits --memory`"
+
     def __str__(self) -> str:
+        if self.is_for_host:
+            return (
+                f"program {self.pid} ({self.name}) was killed because the host ran short of memory; "
+                f"it held {self.held_bytes >> 20} MiB"
+            )
         return (
             f"program {self.pid} ({self.name}) was killed at the sandbox's memory limit of "
             f"{self.limit_bytes >> 20} MiB, of which it held {self.held_bytes >> 20} MiB"
@@ -68,7 +86,7 @@ class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
     empty where only the pid is known.
 
     ``memory_kill`` is set if the program, or one that it had started, was killed because the sandbox had
-    nearly used its memory; it is the last such kill. The exit code is then usually 137.
+    nearly used its memory, or the host ran short of it; it is the last such kill. The exit code is then usually 137.
     """
 
     exit_code: int
@@ -110,7 +128,7 @@ class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
         said, kill = self.stderr.strip()[-2000:], self.memory_kill
         error = ExecFailedError(
             f"{what} ended with {self.exit_code}{f': {kill}' if kill else ''}{f': {said}' if said else ''}",
-            hint="give the sandbox more memory: `atoll limits --memory`" if kill else None,
+            hint=kill.hint if kill else None,
         )
         error.result = self
         raise error

@@ -31,6 +31,25 @@ class SandboxStats(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only
         return html_of(self)
 
 
+class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """The memory of the host, or of the container that the supervisor is in.
+
+    Sandboxes leave ``kept_free_bytes`` of it free: if less is available, some of them give way.
+    """
+
+    total_bytes: int
+    available_bytes: int
+    kept_free_bytes: int
+
+    @property
+    def room_bytes(self) -> int:
+        """How much more sandboxes may use. Below 0, they have to give way."""
+        return self.available_bytes - self.kept_free_bytes
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
+
+
 class StatsSample(msgspec.Struct, frozen=True, kw_only=True):
     """What a sandbox used at one moment, ``at`` in Unix seconds; None where this host cannot tell.
 

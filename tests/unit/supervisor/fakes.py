@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from atoll.errors import AgentError, AtollError, ImageNotFoundError, QuotaError
-from atoll.guest import AgentStats, GuestInit, LastWords
+from atoll.guest import AgentStats, Freed, GuestInit, LastWords
 from atoll.host import TreeChecksums, TreeUse, remove_tree, tree_use
 from atoll.images import Image
 from atoll.network import Flow, OpenUplink
@@ -393,6 +393,8 @@ class FakeAgents:
         self.hooks_run = 0
         self.hooks_hang = False
         self.is_mute = False
+        self.freed = 0
+        self.free_failure: AtollError | None = None
 
     async def ready(self, link: FakeLink) -> None:
         await asyncio.sleep(0)
@@ -424,6 +426,12 @@ class FakeAgents:
             raise AgentError("it does not answer")
         link.received += 300
         return LastWords(hooks=self.hooks, wake_at=self.wake_at if hooks or not self.hooks else 0.0), 300
+
+    async def free_memory(self, link: FakeLink, within_s: float) -> Freed:
+        if self.free_failure is not None:
+            raise self.free_failure
+        self.freed += 1
+        return Freed(killed=True, name="hog", held_bytes=300 << 20)
 
     async def warm(self, link: FakeLink, user: str) -> None:
         pass

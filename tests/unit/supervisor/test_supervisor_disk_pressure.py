@@ -7,7 +7,8 @@ import pytest
 from atoll.errors import InvalidSpecError
 from atoll.host import DiskUsage
 from atoll.supervisor.doctor import space_finding
-from atoll.supervisor.monitors.disk_pressure import DiskPressure, is_idle
+from atoll.supervisor.monitors.disk_pressure import DiskPressure
+from atoll.supervisor.monitors.idle_sandboxes import IdleSandboxes, is_idle
 from atoll.supervisor.settings import read_settings
 from atoll.types import StatsSample
 from tests.unit.supervisor.harness import Harness, with_harness
@@ -53,8 +54,14 @@ class Disk:
         system = harness.system
         self.pressure = DiskPressure(
             registry=system.registry,
-            history=system.history,
-            suspends=system.suspends,
+            idle=IdleSandboxes(
+                registry=system.registry,
+                history=system.history,
+                suspends=system.suspends,
+                tasks=system.tasks,
+                tell=lambda sandbox_id, line: self.done.append(line),
+                unix_s=lambda: harness.now_s,
+            ),
             tasks=system.tasks,
             disk=lambda: DiskUsage(100 * MIB, int(self.free_mib * MIB)),
             low_percent=5.0,

@@ -11,11 +11,14 @@ from typing import Any, cast
 from unittest.mock import patch
 
 from atoll.errors import EngineError, UnsupportedError
-from atoll.host import Memory, Mounts
+from atoll.host import Mounts
 from atoll.supervisor.machines import prestarted as prestarted_machines
 from atoll.supervisor.settings import Settings
 from atoll.testing import FakePrestarted
+from atoll.types import HostMemory
 from tests.unit.supervisor.harness import Harness, with_harness_of
+
+SHORT = HostMemory(total_bytes=8 << 30, available_bytes=1 << 20, kept_free_bytes=1 << 30)
 
 
 def with_prestarted_machines(test: Callable[[Harness], Any]) -> Callable[[], None]:
@@ -171,13 +174,13 @@ async def test_one_whose_sandbox_cannot_go_on_ends(harness: Harness) -> None:
 async def test_none_is_made_or_kept_while_memory_is_short(harness: Harness) -> None:
     own = harness.system.prestarted
     made = await harness.create()
-    with patch.object(own, "_memory", lambda: Memory(8 << 30, 1 << 20)):
+    with patch.object(own, "_memory", lambda: SHORT):
         await harness.asleep(made)
         await harness.until(lambda: not own._making)
         assert not harness.host.prestarted_machines
     own.expect(harness.system._steps.plans.of(harness.system.registry.sandbox(made["sandbox_id"]).row))
     prestarted = await prestarted_of(harness)
-    with patch.object(harness.system.pool, "_memory", lambda: Memory(8 << 30, 1 << 20)):
+    with patch.object(harness.system.pool, "_memory", lambda: SHORT):
         await harness.system.pool.look_after_memory()
     assert harness.host.methods(prestarted.machine_id) == ["prestart", "kill_prestarted"]
     assert own.ids() == set()

@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 
 from atoll.errors import InvalidSpecError, NameTakenError, SandboxNotFoundError, StateError, SupervisorError
-from atoll.host import Memory
 from atoll.supervisor.idle import Activity, Keeper, may_end_holder, may_leave
 from atoll.supervisor.lifecycle.rollback import next_disk
 from atoll.supervisor.lifecycle.warm_pool import missing
 from atoll.supervisor.logs import read_page
 from atoll.supervisor.machines.identity import branched_init, first_init, woken_init
-from atoll.supervisor.machines.memory_pressure import under_pressure
 from atoll.supervisor.monitors.traffic import wanted
 from atoll.supervisor.settings import Settings, read_settings, restores_for
 from atoll.supervisor.state.database import Database, migrate, migrations
@@ -212,11 +210,7 @@ def test_the_holder_ends_when_nothing_needs_its_namespaces() -> None:
     assert not may_end_holder(["suspended", "running"])
 
 
-def test_the_pool_yields_to_memory_pressure() -> None:
-    gib = 1 << 30
-    assert not under_pressure(Memory(8 * gib, 4 * gib))
-    assert under_pressure(Memory(8 * gib, gib // 2))
-    assert under_pressure(Memory(2 * gib, gib // 4))
+def test_the_pool_makes_what_is_missing() -> None:
     assert missing(2, 0, 1) == 1
     assert missing(0, 0, 0) == 0
 

@@ -9,7 +9,7 @@ from atoll.cli.limits import held_shown
 from atoll.cli.options import complete_sandbox, json_option
 from atoll.cli.output import show_json
 from atoll.cli.text import plain
-from atoll.cli.usage import shown, used_by, watch
+from atoll.cli.usage import host_shown, shown, used_by, watch
 
 
 @click.command(name="stats", cls=Command)
@@ -34,6 +34,6 @@ def command(sandboxes: tuple[str, ...], again: bool, as_json: bool) -> None:
     if as_json:
         show_json(used)
         return
-    click.echo(shown(used))
+    click.echo(shown(used) + host_shown())
     for ref, stats in used.items():
         click.echo(f"limits of {plain(ref)}: {held_shown(stats)}")

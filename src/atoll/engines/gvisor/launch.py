@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 from collections.abc import Sequence
@@ -23,6 +24,10 @@ _FULL_BYTES = 1 << 20
 # A start has nothing to do in two threads at once. The sentry and the gofer use all processors when they
 # serve.
 _ENV = {"GOMAXPROCS": "1"}
+
+# If the kernel has to kill something for memory after all, it takes guests first. An ordinary user may only
+# raise this value, so nothing inside can lower it.
+_OOM_SCORE = "1000"
 
 # A process with one thread enters a cgroup at once; one with many waits for the kernel. So a shell does it.
 _ENTER = 'until [ "$1" = -- ]; do echo 0 >"$1" || exit; shift; done; shift; exec "$@"'
@@ -74,7 +79,11 @@ def _start(argv: Sequence[str], console: Path, pass_fds: Sequence[int], bounds: 
     log = os.open(console, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         with on_processors(bounds.limits, argv[-1], cgroup=cgroup is not None):
-            return start_program(argv, stdout=log, stderr=log, pass_fds=pass_fds, env=_ENV)
+            program = start_program(argv, stdout=log, stderr=log, pass_fds=pass_fds, env=_ENV)
+        # What it starts, some milliseconds later, inherits this.
+        with contextlib.suppress(OSError):  # it has ended already
+            Path(f"/proc/{program.pid}/oom_score_adj").write_text(_OOM_SCORE)
+        return program
     except RunProgramError as error:
         raise EngineError(str(error), hint="the host may be overloaded: try again") from None
     finally:

@@ -218,6 +218,7 @@ class CgroupRoot:
         self._directories = directories
         self._unified = unified
         self._is_made = False
+        self._most_bytes: int | None = None
 
     def make(self, name: str, limits: Limits) -> Cgroup:
         """Make a cgroup with these limits (None is no limit). A leftover one with that name is replaced.
@@ -254,6 +255,20 @@ class CgroupRoot:
             return Cgroup(self._directories, unified=self._unified).cpu_s()
         return 0.0
 
+    def limit_memory(self, most_bytes: int) -> None:
+        """Set how much memory all its cgroups may use together, from now on and when it is made again.
+
+        The kernel may refuse: then nothing but the supervisor bounds the sum.
+        """
+        self._most_bytes = most_bytes
+        with contextlib.suppress(OSError):  # it is not made yet, or the kernel refuses
+            self._write_limit()
+
+    def _write_limit(self) -> None:
+        if self._most_bytes is not None:
+            files = V2_MEMORY if self._unified else V1_MEMORY
+            (self._directories["memory"] / files.limit).write_text(str(self._most_bytes))
+
     def remove(self) -> None:
         """Remove the root itself if it has no cgroup left. It is made again when needed."""
         for directory in dict.fromkeys(self._directories.values()):
@@ -282,6 +297,8 @@ class CgroupRoot:
         file = directory.parent / name
         if file.exists():
             file.write_text(str(weight))
+        with contextlib.suppress(OSError):  # version 1: the directory of memory may come later
+            self._write_limit()
 
     def _cgroup(self, name: str) -> Cgroup:
         directories = {key: directory / name for key, directory in self._directories.items()}

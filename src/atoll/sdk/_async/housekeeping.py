@@ -12,6 +12,7 @@ from atoll.types import (
     DiskReport,
     DrainInfo,
     DrainReport,
+    HostMemory,
     Progress,
     UndrainReport,
     UpgradeReport,
@@ -41,6 +42,12 @@ class AsyncHousekeeping:
         query = "" if team is None else f"?team={ref(team)}"
         with contextlib.closing(AsyncLink()) as link:
             return await link.call("GET", f"/v1/disk{query}", DiskReport, timeout_s=LONG_S)
+
+    @staticmethod
+    async def host_memory() -> HostMemory:
+        """Return how much of the host's memory is available, and how much of it sandboxes leave free."""
+        with contextlib.closing(AsyncLink()) as link:
+            return await link.call("GET", "/v1/memory", HostMemory)
 
     @staticmethod
     async def drain(

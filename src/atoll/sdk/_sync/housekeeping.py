@@ -13,6 +13,7 @@ from atoll.types import (
     DiskReport,
     DrainInfo,
     DrainReport,
+    HostMemory,
     Progress,
     UndrainReport,
     UpgradeReport,
@@ -42,6 +43,12 @@ class Housekeeping:
         query = "" if team is None else f"?team={ref(team)}"
         with contextlib.closing(Link()) as link:
             return link.call("GET", f"/v1/disk{query}", DiskReport, timeout_s=LONG_S)
+
+    @staticmethod
+    def host_memory() -> HostMemory:
+        """Return how much of the host's memory is available, and how much of it sandboxes leave free."""
+        with contextlib.closing(Link()) as link:
+            return link.call("GET", "/v1/memory", HostMemory)
 
     @staticmethod
     def drain(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from starlette.responses import Response
 from starlette.routing import Route
 
-from atoll.errors import NoSpaceError, QuotaError, StateError
+from atoll.errors import HostMemoryError, NoSpaceError, QuotaError, StateError
 from atoll.sdk import AsyncSandbox
 from atoll.server.api.team_request import TeamRequest, TeamRoutes
 from atoll.server.e2b import leases
@@ -38,7 +38,7 @@ def fork_routes(teams: TeamRoutes, views: Views) -> Sequence[Route]:
             raise Refusal(
                 409, f"Sandbox '{info.sandbox_id}' cannot be forked while in '{state}' state"
             ) from None
-        except (QuotaError, NoSpaceError) as error:
+        except (QuotaError, NoSpaceError, HostMemoryError) as error:
             # the answer lists each fork by itself, but atoll makes all or none
             refusal = refusal_of(error)
             fault = Fault(code=refusal.status, message=refusal.message)

@@ -28,6 +28,7 @@ _STATUS: dict[type[AtollError], int] = {
     errors.SandboxCrashedError: 410,
     errors.UnsupportedError: 501,
     errors.NoSpaceError: 507,
+    errors.HostMemoryError: 503,
     errors.DeadlineError: 504,
     errors.ImageBuildError: 400,
     errors.ImagePullError: 400,

@@ -10,6 +10,7 @@ import msgspec
 from atoll.errors import (
     AtollError,
     DeadlineError,
+    HostMemoryError,
     NotFoundError,
     QuotaError,
     SandboxCrashedError,
@@ -90,6 +91,9 @@ def rejection_of(error: AtollError, target: Target) -> Rejection:
             return Rejection(502, PORT_CLOSED, target, names_port=True)
         case QuotaError():
             return Rejection(429, error.message, target, headers=[(b"retry-after", b"1")])
+        case HostMemoryError():
+            message = "The host is short of memory: try again"
+            return Rejection(503, message, target, headers=[(b"retry-after", b"1")])
         case DeadlineError():
             return Rejection(504, "The sandbox did not answer in time", target)
         case SupervisorError():

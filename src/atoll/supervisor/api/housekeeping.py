@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -14,18 +16,29 @@ from atoll.supervisor.storage.engine_uses import EngineUses
 from atoll.supervisor.storage.fsck import Fsck
 from atoll.supervisor.tenants.disk_report import DiskReports
 from atoll.supervisor.tenants.teams import Teams
+from atoll.types import HostMemory
 
 
 def housekeeping_routes(
-    *, reports: DiskReports, teams: Teams, drains: Drains, fsck: Fsck, engine_uses: EngineUses, tasks: Tasks
+    *,
+    reports: DiskReports,
+    teams: Teams,
+    drains: Drains,
+    fsck: Fsck,
+    engine_uses: EngineUses,
+    memory: Callable[[], HostMemory],
+    tasks: Tasks,
 ) -> list[Route]:
-    """``/v1/disk``, ``/v1/drain``, ``/v1/fsck`` and ``/v1/upgrade``."""
+    """``/v1/disk``, ``/v1/memory``, ``/v1/drain``, ``/v1/fsck`` and ``/v1/upgrade``."""
 
     async def disk(request: Request) -> Response:
         team = request.query_params.get("team")
         if team is not None:
             teams.get(team)
         return json_answer(await reports.make(team))
+
+    async def host_memory(_: Request) -> Response:
+        return json_answer(memory())
 
     async def drain(request: Request) -> Response:
         wanted = (await read_body(request, DrainRequest)).check()
@@ -59,6 +72,7 @@ def housekeeping_routes(
         Route("/v1/upgrade", upgrade),
         Route("/v1/fsck", check, methods=["POST"]),
         Route("/v1/disk", disk),
+        Route("/v1/memory", host_memory),
         Route("/v1/drain", drain, methods=["POST"]),
         Route("/v1/drain", drained),
         Route("/v1/drain", undrain, methods=["DELETE"]),

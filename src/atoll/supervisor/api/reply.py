@@ -39,6 +39,7 @@ _STATUS: tuple[tuple[type[AtollError], int], ...] = (
     (errors.UnsupportedError, 501),
     (errors.DeadlineError, 504),
     (errors.NoSpaceError, 507),
+    (errors.HostMemoryError, 503),
 )
 
 

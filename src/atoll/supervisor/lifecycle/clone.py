@@ -10,6 +10,7 @@ from atoll.engines import MachineEndedError
 from atoll.errors import SandboxCrashedError
 from atoll.host import to_the_end
 from atoll.supervisor.lifecycle.checkpoint_files import read_flows, read_names
+from atoll.supervisor.lifecycle.memory_admission import checkpoint_bytes
 from atoll.supervisor.machines.identity import branched_init
 from atoll.supervisor.machines.prestarted import PrestartedDiedError
 from atoll.supervisor.state.rows import SandboxRow
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from atoll.snapshots import Layers
     from atoll.supervisor.lifecycle.attachment import Follower
     from atoll.supervisor.lifecycle.egress_control import EgressControl
+    from atoll.supervisor.lifecycle.memory_admission import MemoryAdmission
     from atoll.supervisor.lifecycle.run_plans import RunPlans
     from atoll.supervisor.machines.plans import RunPlan
     from atoll.supervisor.machines.running_machines import RunningMachines
@@ -41,6 +43,7 @@ class Clones:
         plans: How machines run.
         running_machines: Starts and ends machines.
         volume_monitor: Follows each copy as soon as it runs.
+        memory: Lets a copy start only if the host has memory for it.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class Clones:
         plans: RunPlans,
         running_machines: RunningMachines,
         volume_monitor: Follower,
+        memory: MemoryAdmission,
     ) -> None:
         self._paths = paths
         self._images = images
@@ -63,6 +67,7 @@ class Clones:
         self._plans = plans
         self._running_machines = running_machines
         self._volume_monitor = volume_monitor
+        self._memory = memory
 
     async def clone(
         self, row: SandboxRow, checkpoint: Path, env_inside: dict[str, str], *, being_written: bool = False
@@ -75,14 +80,16 @@ class Clones:
 
         Raises:
             SandboxCrashedError: The guest ended as soon as it ran.
+            HostMemoryError: The host has too little memory left.
 
         Postcondition: on any exception nothing of the copy is left.
         """
         try:
-            try:
-                return await self._clone(row, checkpoint, env_inside, being_written)
-            except PrestartedDiedError:
-                return await self._clone(row, checkpoint, env_inside, being_written)
+            async with self._memory.room(row, checkpoint_bytes(checkpoint)):
+                try:
+                    return await self._clone(row, checkpoint, env_inside, being_written)
+                except PrestartedDiedError:
+                    return await self._clone(row, checkpoint, env_inside, being_written)
         except (MachineEndedError, SandboxCrashedError) as error:
             raise SandboxCrashedError(
                 "the restored sandbox ended as soon as it ran",

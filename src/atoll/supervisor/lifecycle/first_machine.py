@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
 from atoll.host import to_the_end
+from atoll.supervisor.lifecycle.memory_admission import BOOT_BYTES
 from atoll.supervisor.machines.identity import taken_init
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.storage.trash import erase
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.boot import Boots
     from atoll.supervisor.lifecycle.callers import Caller
     from atoll.supervisor.lifecycle.egress_control import EgressControl
+    from atoll.supervisor.lifecycle.memory_admission import MemoryAdmission
     from atoll.supervisor.lifecycle.turns import Turns
     from atoll.supervisor.lifecycle.warm_machine import Warm
     from atoll.supervisor.lifecycle.warm_pool import WarmPool
@@ -44,6 +46,7 @@ class FirstMachines:
         attachment: Gives the sandboxes their machines.
         pool: Warm machines.
         turns: Bounds how many boot at once.
+        memory: Lets them boot only if the host has memory for that.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class FirstMachines:
         attachment: Attachment,
         pool: WarmPool,
         turns: Turns,
+        memory: MemoryAdmission,
     ) -> None:
         self._registry = registry
         self._paths = paths
@@ -72,6 +76,7 @@ class FirstMachines:
         self._attachment = attachment
         self._pool = pool
         self._turns = turns
+        self._memory = memory
 
     async def start(self, row: SandboxRow, facts: ImageFacts, caller: Caller, *, warm: bool) -> Sandbox:
         """Start the sandbox of a row, and store the row.
@@ -81,16 +86,21 @@ class FirstMachines:
             caller: The client that waits for it.
             warm: Whether a warm machine will do.
 
+        Raises:
+            HostMemoryError: The host has no memory for it.
+
         Postcondition: on any exception nothing of the sandbox is left.
         """
         try:
-            if warm and (ready := await self._pool.take(facts.digest)) is not None:
-                sandbox = await self._dress(ready, row, facts)
-                if sandbox is not None:
-                    return sandbox
-            return await self._boot(row, caller)
+            return (await self._take(row, facts) if warm else None) or await self._boot(row, caller)
         finally:
             self._pool.refill(facts.digest)
+
+    async def _take(self, row: SandboxRow, facts: ImageFacts) -> Sandbox | None:
+        # The memory of a warm machine is in use already, but its programs will want more.
+        async with self._memory.room(row, 0):
+            ready = await self._pool.take(facts.digest)
+            return None if ready is None else await self._dress(ready, row, facts)
 
     async def _dress(self, warm: Warm, blank: SandboxRow, facts: ImageFacts) -> Sandbox | None:
         """Turn a warm machine into the wanted sandbox. None if that failed: the machine is then discarded.
@@ -125,7 +135,8 @@ class FirstMachines:
 
     async def _boot(self, row: SandboxRow, caller: Caller) -> Sandbox:
         with self._registry.pins.during(row.sandbox_id, row.image_digest):
-            async with self._turns.turn(), contextlib.AsyncExitStack() as undo:
+            room = self._memory.room(row, BOOT_BYTES)
+            async with self._turns.turn(), room, contextlib.AsyncExitStack() as undo:
                 caller.check()
                 directory = self._paths.sandbox(row.sandbox_id)
                 directory.mkdir(mode=0o700)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from atoll.supervisor.lifecycle.memory_admission import BOOT_BYTES, checkpoint_bytes
 from atoll.supervisor.state.leases import length_after_use
 from atoll.supervisor.state.sandbox import Sandbox, crash_reason
 from atoll.supervisor.state.transitions import check_action, check_parts, check_plugged, check_use
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.crash_recovery import CrashRecovery
     from atoll.supervisor.lifecycle.crashes import Crashes
     from atoll.supervisor.lifecycle.home_hooks import HomeHooks
+    from atoll.supervisor.lifecycle.memory_admission import MemoryAdmission
     from atoll.supervisor.lifecycle.pause import Pauses
     from atoll.supervisor.lifecycle.restore import Restores
     from atoll.supervisor.lifecycle.start import Starts
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.turns import Turns
     from atoll.supervisor.state.drain_gate import DrainGate
     from atoll.supervisor.state.leases import Columns, Leases
+    from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.tenants.quotas import TeamQuotas
@@ -30,6 +33,7 @@ class Wakes:
 
     Args:
         registry: The sandboxes.
+        paths: Where their checkpoints are.
         leases: Computes their leases.
         quotas: What teams may have.
         crashes: Handles machines that have ended.
@@ -40,6 +44,7 @@ class Wakes:
         crash_recovery: Recovers crashed sandboxes.
         gate: Refuses to wake any while the home is drained.
         turns: Bounds how many wake at once.
+        memory: Lets them wake only if the host has memory for that.
         hooks: Runs the programs of the home's user afterwards.
     """
 
@@ -47,6 +52,7 @@ class Wakes:
         self,
         *,
         registry: Registry,
+        paths: Paths,
         leases: Leases,
         quotas: TeamQuotas,
         crashes: Crashes,
@@ -57,9 +63,11 @@ class Wakes:
         crash_recovery: CrashRecovery,
         gate: DrainGate,
         turns: Turns,
+        memory: MemoryAdmission,
         hooks: HomeHooks,
     ) -> None:
         self._registry = registry
+        self._paths = paths
         self._leases = leases
         self._quotas = quotas
         self._crashes = crashes
@@ -70,6 +78,7 @@ class Wakes:
         self._crash_recovery = crash_recovery
         self._gate = gate
         self._turns = turns
+        self._memory = memory
         self._hooks = hooks
 
     async def use(self, sandbox: Sandbox) -> RunningMachine:
@@ -80,6 +89,7 @@ class Wakes:
             UnpluggedError: The sandbox is unplugged.
             DrainingError: It does not run, and the home is drained.
             QuotaError: The quota of its team allows no more running sandboxes.
+            HostMemoryError: The host has too little memory left.
             SandboxCrashedError: It crashed, and stays so until a user resumes it or rolls it back.
         """
         async with sandbox.lock:
@@ -93,6 +103,7 @@ class Wakes:
 
         Raises:
             QuotaError: The quota of its team allows no more running sandboxes.
+            HostMemoryError: The host has too little memory left.
         """
         async with sandbox.lock:
             if waits_for_recovery(sandbox):
@@ -115,6 +126,7 @@ class Wakes:
             DrainingError: It does not run, and the home is drained.
             UnsupportedError: The engine keeps the disk in the memory that was to be dropped.
             QuotaError: The quota of its team allows no more running sandboxes, or no lease of this length.
+            HostMemoryError: The host has too little memory left.
         """
         Lifecycle(timeout_s=timeout_s).check()
         async with sandbox.lock:
@@ -149,12 +161,18 @@ class Wakes:
                 await self._pauses.thaw(sandbox, columns)
         elif sandbox.row.state in ("suspended", "crashed"):
             with self._gate.passing(), self._quotas.running(sandbox.row):
-                async with self._turns.turn():
+                async with self._turns.turn(), self._memory.room(sandbox.row, self._needs(sandbox, memory)):
                     check_plugged("wake", sandbox)  # it may have waited
                     before = sandbox.row.state
                     await self._revive(sandbox, columns, by_hand=by_hand, automatic=automatic, memory=memory)
                     self._hooks.after_wake(sandbox.row, before)
         return sandbox.require_running()
+
+    def _needs(self, sandbox: Sandbox, memory: bool) -> int:
+        """How much of the host's memory its machine needs."""
+        if not (memory and sandbox.row.has_memory):
+            return BOOT_BYTES
+        return checkpoint_bytes(self._paths.checkpoint(sandbox.sandbox_id))
 
     async def _revive(
         self, sandbox: Sandbox, columns: Columns, *, by_hand: bool, automatic: bool, memory: bool

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
-from atoll.host import Memory, read_memory, to_the_end
-from atoll.supervisor.machines.memory_pressure import under_pressure
+from atoll.host import to_the_end
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.warm_machine import Warm, WarmMachines
     from atoll.supervisor.machines.prestarted import PrestartedMachines
     from atoll.supervisor.state.tasks import Tasks
+    from atoll.types import HostMemory
 
 # The refill uses a processor for a moment. The first command of the new sandbox comes first.
 _REFILL_PAUSE_S = 0.1
@@ -46,7 +46,7 @@ class WarmPool:
         prestarted_machines: PrestartedMachines,
         tasks: Tasks,
         size: int,
-        memory: Callable[[], Memory] = read_memory,
+        memory: Callable[[], HostMemory],
     ) -> None:
         self._machines = machines
         self._prestarted_machines = prestarted_machines
@@ -131,7 +131,7 @@ class WarmPool:
         try:
             await asyncio.sleep(_REFILL_PAUSE_S)
             # Not earlier: the caller that has just taken a machine would wait for this check.
-            if under_pressure(self._memory()):
+            if self._memory().room_bytes < 0:
                 return
             warm = await self._machines.make(digest)
             if self._closed:
@@ -156,7 +156,7 @@ class WarmPool:
 
     async def look_after_memory(self) -> None:
         """End all warm machines while the host's memory is short; otherwise make those that are missing."""
-        if under_pressure(self._memory()):
+        if self._memory().room_bytes < 0:
             await self.drain()
             await self._prestarted_machines.drain()
         else:

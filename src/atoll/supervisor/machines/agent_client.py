@@ -16,6 +16,7 @@ from atoll.errors import AgentError, AtollError, DeadlineError
 from atoll.guest import (
     AgentStats,
     Body,
+    Freed,
     GuestInit,
     GuestRequest,
     HttpClient,
@@ -132,6 +133,18 @@ class Agents:
         request = guest.flush()
         async with _bounded(request.target, _FLUSH_S):
             _accepted(await self._exchange(link, request))
+
+    async def free_memory(self, link: Dials, within_s: float) -> Freed:
+        """Have the agent kill the biggest program, because the host runs short of memory.
+
+        Raises:
+            UnsupportedError: The agent is of an older atoll.
+            AgentError: It cannot be reached, or its answer is invalid.
+            DeadlineError: The agent did not answer in time.
+        """
+        request = guest.free_memory()
+        async with _bounded(request.target, within_s):
+            return guest.freed_from(await self._call(link, request))
 
     async def before_suspend(self, link: Dials, *, hooks: bool = False) -> tuple[LastWords, int]:
         """Announce a suspend. Returns what the agent says, and how many bytes the exchange took.

@@ -15,12 +15,11 @@ import msgspec
 
 from atoll.engines import Bind, Engine, PrestartedMachine, Prestarting, PrestartPlan
 from atoll.errors import AtollError, EngineError, UnsupportedError
-from atoll.host import Memory, Mounts, new_netns, read_memory, remove_empty_place, to_the_end, unpin
-from atoll.supervisor.machines.memory_pressure import under_pressure
+from atoll.host import Mounts, new_netns, remove_empty_place, to_the_end, unpin
 from atoll.supervisor.state.ids import new_id
 from atoll.supervisor.state.rows import Versions
 from atoll.supervisor.storage.programs import AGENT_ARGV, Programs
-from atoll.types import Limits
+from atoll.types import HostMemory, Limits
 
 if TYPE_CHECKING:
     from atoll.supervisor.machines.plans import RunPlan
@@ -70,7 +69,7 @@ class PrestartedMachines:
         programs: Programs,
         tasks: Tasks,
         kept: bool,
-        memory: Callable[[], Memory] = read_memory,
+        memory: Callable[[], HostMemory],
     ) -> None:
         self._paths = paths
         self._pins = pins
@@ -134,7 +133,7 @@ class PrestartedMachines:
     async def _make_soon(self) -> None:
         try:
             await asyncio.sleep(_REFILL_PAUSE_S)
-            while self._kept and (shape := self._wanted) and not under_pressure(self._memory()):
+            while self._kept and (shape := self._wanted) and self._memory().room_bytes >= 0:
                 if self._prestarted is not None and self._prestarted[0] == shape:
                     return
                 await self.drain()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from atoll.errors import AtollError, DrainingError, QuotaError
+from atoll.errors import AtollError, DrainingError, HostMemoryError, QuotaError
 from atoll.network import Pace
 from atoll.supervisor.lifecycle.turns import Turns
 
@@ -137,7 +137,7 @@ class DataWakes:
                     await self._tasks.run(wake(sandbox))
                 sleeper.pace.take()
                 return
-            except (DrainingError, QuotaError) as error:
+            except (DrainingError, QuotaError, HostMemoryError) as error:
                 if not forbidden:
                     self._tell(sandbox.sandbox_id, f"wakes for its data later: {error}")
                 wait_s, forbidden = _FORBIDDEN_S, True

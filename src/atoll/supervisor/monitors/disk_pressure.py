@@ -11,20 +11,16 @@ from atoll.errors import AtollError
 
 if TYPE_CHECKING:
     from atoll.host import DiskUsage
-    from atoll.supervisor.lifecycle.suspend import Suspends
-    from atoll.supervisor.monitors.history import History
+    from atoll.supervisor.monitors.idle_sandboxes import IdleSandboxes
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
-    from atoll.types import StatsSample
 
 _LOOK_S = 10.0
 # Room that could be made was made; looking for more each time would cost more than it frees.
 _AGAIN_S = 600.0
 # It is over only when clearly more is free, so that it does not begin again with the next file.
 _OVER = 1.2
-_IDLE_S = 60.0
-_IDLE_PERCENT = 1.0
 # A memory that is written to a full disk must not fill it.
 _SHARE_OF_FREE = 4
 _log = logging.getLogger(__name__)
@@ -32,24 +28,12 @@ _log = logging.getLogger(__name__)
 Step = tuple[str, Callable[[], Awaitable[object]]]
 
 
-def is_idle(samples: Sequence[StatsSample], now_s: float) -> bool:
-    """Whether a sandbox has used next to no processor for a minute. Nothing is known of one without samples."""
-    recent = [sample for sample in samples if sample.at >= now_s - _IDLE_S]
-    known = [sample.cpu_percent for sample in recent if sample.cpu_percent is not None]
-    return (
-        len(known) == len(recent) > 2
-        and recent[0].at <= now_s - _IDLE_S / 2
-        and all(percent < _IDLE_PERCENT for percent in known)
-    )
-
-
 class DiskPressure:
     """Watches the free space of a home.
 
     Args:
         registry: The sandboxes.
-        history: What they used lately.
-        suspends: Puts idle ones to sleep.
+        idle: Those that do nothing.
         tasks: Owner of the watching and of what it starts.
         disk: Returns the size and the free space of the home's file system.
         low_percent: It is nearly full when less than this is free; 0 never looks.
@@ -62,8 +46,7 @@ class DiskPressure:
         self,
         *,
         registry: Registry,
-        history: History,
-        suspends: Suspends,
+        idle: IdleSandboxes,
         tasks: Tasks,
         disk: Callable[[], DiskUsage],
         low_percent: float,
@@ -72,8 +55,7 @@ class DiskPressure:
         unix_s: Callable[[], float],
     ) -> None:
         self._registry = registry
-        self._history = history
-        self._suspends = suspends
+        self._idle = idle
         self._tasks = tasks
         self._disk = disk
         self._low_percent = low_percent
@@ -82,7 +64,6 @@ class DiskPressure:
         self._unix_s = unix_s
         self._is_low = False
         self._acted_s: float | None = None
-        self._moved: dict[str, tuple[float, tuple[int, int]]] = {}
 
     def start(self) -> None:
         """Start to watch."""
@@ -103,7 +84,6 @@ class DiskPressure:
         low_bytes = disk.total * self._low_percent / 100
         if disk.free >= low_bytes * (_OVER if self._is_low else 1):
             self._is_low, self._acted_s = False, None
-            self._moved.clear()
             return
         if not self._is_low:
             self._is_low = True
@@ -111,7 +91,7 @@ class DiskPressure:
             for one in self._registry.sandboxes():
                 if one.row.state == "running":
                     self._tell(one.sandbox_id, "the host's disk is nearly full")
-        self._note_traffic()
+        self._idle.note_traffic()
         now_s = self._unix_s()
         if self._acted_s is None or now_s - self._acted_s >= _AGAIN_S:
             self._acted_s = now_s
@@ -120,57 +100,18 @@ class DiskPressure:
                     return
                 _log.info("to free space on the disk: %s", what)
                 await self._tasks.run(_awaited(free))
-        for sandbox in self._registry.sandboxes():
-            if self._may_sleep(sandbox, now_s) and await self._fits(sandbox):
-                await self._put_to_sleep(sandbox, now_s)
+        for sandbox in self._idle.found(paused=False):
+            if await self._fits(sandbox):
+                await self._idle.put_to_sleep(sandbox, "the host's disk is nearly full")
 
     async def _is_still_low(self, low_bytes: float) -> bool:
         return (await asyncio.to_thread(self._disk)).free < low_bytes * _OVER
 
-    def _note_traffic(self) -> None:
-        now_s = self._unix_s()
-        for one in self._registry.sandboxes():
-            if one.running is None:
-                self._moved.pop(one.sandbox_id, None)
-                continue
-            counted = one.running.link.traffic()
-            before = self._moved.get(one.sandbox_id)
-            if before is None or before[1] != counted:
-                self._moved[one.sandbox_id] = (now_s, counted)
-
-    def _may_sleep(self, sandbox: Sandbox, now_s: float) -> bool:
-        """Whether a sandbox does nothing and the next use of it wakes it."""
-        row = sandbox.row
-        quiet_since_s, counted = self._moved.get(sandbox.sandbox_id, (now_s, None))
-        return (
-            row.state == "running"
-            and sandbox.running is not None
-            and sandbox.unplugged is None
-            and row.lifecycle.auto_resume
-            and (row.awake_until or 0.0) <= self._unix_s()
-            and now_s - quiet_since_s >= _IDLE_S
-            and sandbox.running.link.traffic() == counted
-            and is_idle(self._history.of(sandbox), now_s)
-        )
-
     async def _fits(self, sandbox: Sandbox) -> bool:
         """Whether its memory takes but a small part of what is free."""
-        samples = self._history.of(sandbox)
-        memory_bytes = samples[-1].memory_bytes if samples else None
+        memory_bytes = self._idle.memory_bytes(sandbox)
         free_bytes = (await asyncio.to_thread(self._disk)).free
         return memory_bytes is not None and memory_bytes * _SHARE_OF_FREE <= free_bytes
-
-    async def _put_to_sleep(self, sandbox: Sandbox, now_s: float) -> None:
-        try:
-            await self._tasks.run(self._suspend_if_idle(sandbox, now_s))
-        except (AtollError, OSError) as error:
-            _log.warning("cannot suspend the idle sandbox %s: %s", sandbox.sandbox_id, error)
-
-    async def _suspend_if_idle(self, sandbox: Sandbox, now_s: float) -> None:
-        async with sandbox.lock:
-            if self._may_sleep(sandbox, now_s):  # it may have been used while it was measured
-                self._tell(sandbox.sandbox_id, "suspended: it is idle, and the host's disk is nearly full")
-                await self._suspends.suspend_locked(sandbox, cause="idle")
 
 
 async def _awaited(work: Callable[[], Awaitable[object]]) -> object:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from atoll.errors import AtollError, DrainingError, QuotaError
+from atoll.errors import AtollError, DrainingError, HostMemoryError, QuotaError
 from atoll.supervisor.lifecycle.turns import Turns
 from atoll.supervisor.state.reasons import reason_of
 
@@ -113,7 +113,7 @@ class WakeTimers:
                 due.told = True
                 await self._tasks.run(self._wakes.use(sandbox))
         except (AtollError, OSError) as error:
-            forbidden = isinstance(error, DrainingError | QuotaError)
+            forbidden = isinstance(error, DrainingError | HostMemoryError | QuotaError)
             pause_s = _FORBIDDEN_S if forbidden else PAUSES_S[min(due.failures, len(PAUSES_S) - 1)]
             due.failures += not forbidden
             due.again_s = self._boot_s() + pause_s

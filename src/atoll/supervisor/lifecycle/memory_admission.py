@@ -1,0 +1,134 @@
+"""Lets a machine start only if what it needs of the host's memory is free. Limits reserve nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from atoll.engines import memory_bytes
+from atoll.errors import HostMemoryError
+
+if TYPE_CHECKING:
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.rows import SandboxRow
+    from atoll.types import HostMemory
+
+# What a machine takes to boot, before its programs take anything.
+BOOT_BYTES = 64 << 20
+_PATIENCE_S = 5.0
+_LOOK_S = 0.1
+_NAMED = 3
+_MIB = 1 << 20
+
+
+def checkpoint_bytes(checkpoint: Path) -> int:
+    """The memory that a machine has when it continues from this checkpoint; that of a boot if there is none."""
+    try:
+        return max(BOOT_BYTES, sum(entry.stat().st_blocks * 512 for entry in checkpoint.iterdir()))
+    except OSError:
+        return BOOT_BYTES
+
+
+class MemoryAdmission:
+    """Admits machines that are to start, first come first served.
+
+    It counts what is used now, and what those need that are starting.
+
+    Args:
+        look: Returns the host's memory.
+        registry: The sandboxes, which the error names.
+        clock: Returns monotonic seconds.
+        patience_s: How long one waits for its turn.
+    """
+
+    def __init__(
+        self,
+        *,
+        look: Callable[[], HostMemory],
+        registry: Registry,
+        clock: Callable[[], float] = time.monotonic,
+        patience_s: float = _PATIENCE_S,
+    ) -> None:
+        self._look = look
+        self._registry = registry
+        self._clock = clock
+        self._patience_s = patience_s
+        self._starting: list[int] = []
+        self._waiting: list[int] = []
+        self._turn = asyncio.Lock()
+        self._refused_s = -patience_s
+
+    @property
+    def wanted_bytes(self) -> int:
+        """What those need that are starting or wait for that."""
+        return sum(self._starting) + sum(self._waiting)
+
+    @contextlib.asynccontextmanager
+    async def room(self, row: SandboxRow, needed_bytes: int) -> AsyncIterator[None]:
+        """Wait until this much may be used, and count it while the machine of a sandbox starts.
+
+        Raises:
+            HostMemoryError: There was no room in time.
+        """
+        fits = self._fits(needed_bytes)
+        # Right after one has waited in vain, a long queue must not wait in vain one after the other.
+        if self._clock() - self._refused_s < self._patience_s:
+            if not fits:
+                raise await asyncio.to_thread(self._refusal, row, needed_bytes)
+        elif not fits or self._turn.locked():
+            await self._wait(row, needed_bytes)
+        self._starting.append(needed_bytes)
+        try:
+            yield
+        finally:
+            self._starting.remove(needed_bytes)
+
+    def _fits(self, needed_bytes: int) -> bool:
+        memory = self._look()
+        is_off = memory.kept_free_bytes <= 0
+        return is_off or sum(self._starting) + needed_bytes <= memory.room_bytes
+
+    async def _wait(self, row: SandboxRow, needed_bytes: int) -> None:
+        self._waiting.append(needed_bytes)
+        try:
+            async with asyncio.timeout(self._patience_s), self._turn:
+                while not self._fits(needed_bytes):  # noqa: ASYNC110 - the host's memory has no event
+                    await asyncio.sleep(_LOOK_S)
+        except TimeoutError:
+            self._refused_s = self._clock()
+            raise await asyncio.to_thread(self._refusal, row, needed_bytes) from None
+        finally:
+            self._waiting.remove(needed_bytes)
+
+    def _refusal(self, row: SandboxRow, needed_bytes: int) -> HostMemoryError:
+        what = f"too little of the host's memory is left: this needs {needed_bytes // _MIB:,} MiB"
+        hint = "suspend or kill a sandbox, or try again later"
+        # A team is told of nothing but its own.
+        if row.team is None:
+            memory = self._look()
+            what += (
+                f", {memory.available_bytes // _MIB:,} of {memory.total_bytes // _MIB:,} MiB are available, "
+                f"and {memory.kept_free_bytes // _MIB:,} MiB stay free"
+            )
+            hint += "; ATOLL_HOST_MEMORY_FREE_MIB is what stays free"
+        used = self._used(row.team)
+        if used:
+            named = ", ".join(f"{name} {size // _MIB:,} MiB" for name, size in used[:_NAMED])
+            most = " most" if len(used) > _NAMED else ""
+            what += (
+                f"; {len(used)} sandboxes use {sum(size for _, size in used) // _MIB:,} MiB,{most} {named}"
+            )
+        return HostMemoryError(what, hint=hint, sandbox_id=row.sandbox_id)
+
+    def _used(self, team: str | None) -> list[tuple[str, int]]:
+        """The sandboxes that run, and the memory of each, the biggest first."""
+        found = []
+        for sandbox in self._registry.sandboxes():
+            row, running = sandbox.row, sandbox.running
+            if running is not None and team in (None, row.team):
+                found.append((row.name or row.sandbox_id, memory_bytes(running.machine) or 0))
+        return sorted(found, key=lambda one: -one[1])

@@ -1,0 +1,103 @@
+"""Decides which sandbox gives way when the host runs short of memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from atoll.types import HostMemory
+
+# A guest grows if it has grown by this much in this time.
+_GROWTH_BYTES = 16 << 20
+_WINDOW_S = 5.0
+_STEP_S = 0.25
+# Memory of what was killed comes back within about a second. Below half of what stays free, nothing waits
+# that long.
+_GRACE_S, _CRITICAL_GRACE_S = 1.0, 0.25
+_CRITICAL = 0.5
+# A guest that still grows so soon after its biggest program was killed goes as a whole.
+_TRIED_S = 10.0
+# More than this is no noise: memory is coming back.
+_RISE_BYTES = 4 << 20
+
+
+class Victim(NamedTuple):
+    """What to kill: the biggest program of a sandbox, or the whole of it."""
+
+    sandbox_id: str
+    how: Literal["program", "guest"]
+
+
+def is_critical(memory: HostMemory) -> bool:
+    """Whether less than half of what is to stay free is left."""
+    return memory.available_bytes < memory.kept_free_bytes * _CRITICAL
+
+
+class GivingWay:
+    """Knows how sandboxes have grown in the last seconds.
+
+    The fastest grower's biggest program goes first, then the biggest grower as a whole. Who does not grow is
+    spared, unless the memory left is critical: then the biggest goes.
+    """
+
+    def __init__(self) -> None:
+        self._past: dict[str, deque[tuple[float, int]]] = {}
+        self._before: dict[str, int] = {}
+        self._now: dict[str, int] = {}
+        self._tried_s: dict[str, float] = {}
+        self._acted_s = -_GRACE_S
+        self._available_bytes = 1 << 62
+
+    def read(self, sizes: Mapping[str, int], now_s: float) -> None:
+        """Note how much memory each running sandbox has now."""
+        self._before, self._now = self._now, dict(sizes)
+        for gone in self._past.keys() - sizes.keys():
+            del self._past[gone]
+        for sandbox_id, size_bytes in sizes.items():
+            past = self._past.setdefault(sandbox_id, deque())
+            if not past or now_s - past[-1][0] >= _STEP_S:
+                past.append((now_s, size_bytes))
+            while now_s - past[0][0] > _WINDOW_S:
+                past.popleft()
+
+    def next(self, memory: HostMemory, now_s: float) -> Victim | None:
+        """What to kill now, if something has to be."""
+        rises = memory.available_bytes > self._available_bytes + _RISE_BYTES
+        self._available_bytes = memory.available_bytes
+        critical = is_critical(memory)
+        grace_s = _CRITICAL_GRACE_S if critical else _GRACE_S
+        if memory.room_bytes >= 0 or rises or now_s - self._acted_s < grace_s:
+            return None
+        victim = self._victim(critical, now_s)
+        if victim is not None:
+            self._acted_s = now_s
+        return victim
+
+    def tried(self, sandbox_id: str, now_s: float, *, in_vain: bool = False) -> None:
+        """Note that a sandbox's biggest program was killed; ``in_vain`` says that there was none to kill."""
+        self._tried_s[sandbox_id] = self._acted_s = now_s
+        if in_vain:
+            self._acted_s = now_s - _GRACE_S
+
+    def _victim(self, critical: bool, now_s: float) -> Victim | None:
+        grown = {each: growth for each in self._now if (growth := self._growth(each)) >= _GROWTH_BYTES}
+        untried = {each: growth for each, growth in grown.items() if not self._was_tried(each, now_s)}
+        if untried:
+            return Victim(max(untried, key=untried.__getitem__), "program")
+        if grown:
+            return Victim(max(grown, key=self._now.__getitem__), "guest")
+        if not critical or not self._now:
+            return None
+        biggest = max(self._now, key=self._now.__getitem__)
+        return Victim(biggest, "guest" if self._was_tried(biggest, now_s) else "program")
+
+    def _growth(self, sandbox_id: str) -> int:
+        size_bytes = self._now[sandbox_id]
+        if size_bytes < self._before.get(sandbox_id, 0):
+            return 0
+        past = self._past[sandbox_id]
+        return size_bytes - past[0][1] if past else 0
+
+    def _was_tried(self, sandbox_id: str, now_s: float) -> bool:
+        return now_s - self._tried_s.get(sandbox_id, -_TRIED_S) < _TRIED_S

@@ -1,0 +1,119 @@
+"""Finds sandboxes that do nothing, and puts them to sleep when the host runs short of something."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from atoll.errors import AtollError
+
+if TYPE_CHECKING:
+    from atoll.supervisor.lifecycle.suspend import Suspends
+    from atoll.supervisor.monitors.history import History
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.sandbox import Sandbox
+    from atoll.supervisor.state.tasks import Tasks
+    from atoll.types import StatsSample
+
+_IDLE_S = 60.0
+_IDLE_PERCENT = 1.0
+_log = logging.getLogger(__name__)
+
+
+def is_idle(samples: Sequence[StatsSample], now_s: float) -> bool:
+    """Whether a sandbox has used next to no processor for a minute. Nothing is known of one without samples."""
+    recent = [sample for sample in samples if sample.at >= now_s - _IDLE_S]
+    known = [sample.cpu_percent for sample in recent if sample.cpu_percent is not None]
+    return (
+        len(known) == len(recent) > 2
+        and recent[0].at <= now_s - _IDLE_S / 2
+        and all(percent < _IDLE_PERCENT for percent in known)
+    )
+
+
+class IdleSandboxes:
+    """Knows which sandboxes have neither computed nor talked for a minute.
+
+    Args:
+        registry: The sandboxes.
+        history: What they used lately.
+        suspends: Puts them to sleep.
+        tasks: Owner of the suspends.
+        tell: Writes a line into a sandbox's log.
+        unix_s: Returns Unix seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        history: History,
+        suspends: Suspends,
+        tasks: Tasks,
+        tell: Callable[[str, str], None],
+        unix_s: Callable[[], float],
+    ) -> None:
+        self._registry = registry
+        self._history = history
+        self._suspends = suspends
+        self._tasks = tasks
+        self._tell = tell
+        self._unix_s = unix_s
+        self._moved: dict[str, tuple[float, tuple[int, int]]] = {}
+
+    def note_traffic(self) -> None:
+        """Look at who talks. To be called every few seconds, from a minute before the others on."""
+        now_s, sandboxes = self._unix_s(), self._registry.sandboxes()
+        awake = [one for one in sandboxes if one.running is not None]
+        for gone in self._moved.keys() - {one.sandbox_id for one in awake}:
+            del self._moved[gone]
+        for one in awake:
+            counted = _traffic(one)
+            before = self._moved.get(one.sandbox_id)
+            if before is None or before[1] != counted:
+                self._moved[one.sandbox_id] = (now_s, counted)
+
+    def found(self, *, paused: bool) -> list[Sandbox]:
+        """Those that do nothing, the biggest first; with ``paused`` those too that are paused."""
+        found = [one for one in self._registry.sandboxes() if self._may_sleep(one, paused=paused)]
+        return sorted(found, key=lambda one: -(self.memory_bytes(one) or 0))
+
+    def memory_bytes(self, sandbox: Sandbox) -> int | None:
+        """The memory of a sandbox when it was last measured."""
+        samples = self._history.of(sandbox)
+        return samples[-1].memory_bytes if samples else None
+
+    async def put_to_sleep(self, sandbox: Sandbox, why: str) -> bool:
+        """Suspend a sandbox that still does nothing. Returns whether it sleeps."""
+        try:
+            await self._tasks.run(self._suspend_if_idle(sandbox, why))
+        except (AtollError, OSError) as error:
+            _log.warning("cannot suspend the idle sandbox %s: %s", sandbox.sandbox_id, error)
+        return sandbox.row.state == "suspended"
+
+    async def _suspend_if_idle(self, sandbox: Sandbox, why: str) -> None:
+        async with sandbox.lock:
+            if self._may_sleep(sandbox, paused=True):  # it may have been used meanwhile
+                self._tell(sandbox.sandbox_id, f"suspended: it is idle, and {why}")
+                await self._suspends.suspend_locked(sandbox, cause="idle")
+
+    def _may_sleep(self, sandbox: Sandbox, *, paused: bool) -> bool:
+        """Whether a sandbox does nothing and the next use of it wakes it."""
+        row, now_s = sandbox.row, self._unix_s()
+        if sandbox.running is None or sandbox.unplugged is not None or not row.lifecycle.auto_resume:
+            return False
+        if row.state == "paused":
+            return paused
+        quiet_since_s, counted = self._moved.get(sandbox.sandbox_id, (now_s, None))
+        return (
+            row.state == "running"
+            and (row.awake_until or 0.0) <= now_s
+            and now_s - quiet_since_s >= _IDLE_S
+            and _traffic(sandbox) == counted
+            and is_idle(self._history.of(sandbox), now_s)
+        )
+
+
+def _traffic(sandbox: Sandbox) -> tuple[int, int]:
+    return sandbox.require_running().link.traffic()
