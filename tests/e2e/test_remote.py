@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.server import serving
+from tests.waiting import until
 
 from atoll import (
     AsyncSandbox,
@@ -175,6 +176,25 @@ def test_an_interrupted_create_leaves_nothing(place: str) -> None:
         Sandbox.create(name=f"late-{place}", within_s=0.001)
     with pytest.raises(SandboxNotFoundError):
         Sandbox.get(f"late-{place}")
+
+
+def test_a_with_whose_process_is_killed_leaves_its_sandbox_to_be_erased(place: str) -> None:
+    program = (
+        "import sys, time\nfrom atoll import Sandbox\n"
+        "with Sandbox.create(name=sys.argv[1]) as sandbox:\n"
+        "    print('in', flush=True)\n    time.sleep(600)"
+    )
+    name = f"held-{place}"
+    with subprocess.Popen([sys.executable, "-c", program, name], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"in\n"
+        made_by = str(Sandbox.get(name).made_by)
+        assert made_by.startswith("key " if place == "far" else f"python, pid {process.pid}, user ")
+        assert Sandbox.get(name).erased_at is None
+        process.kill()
+    until(lambda: Sandbox.get(name).erased_at)
+    assert Sandbox.get(name).state == "running"
+    Sandbox.connect(name).kill()
 
 
 def spec_of(place: str) -> TemplateSpec:

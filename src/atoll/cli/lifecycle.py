@@ -137,10 +137,11 @@ def lifecycle(options: Mapping[str, Any]) -> Lifecycle:
 
 
 def lease_left(info: SandboxInfo) -> str:
-    """Return how long a sandbox may still run; ``-`` if nothing ends it."""
-    if info.ends_at is None:
+    """Return how long a sandbox may still run, or is kept; ``-`` if nothing ends it."""
+    ends = [at for at in (info.ends_at, info.erased_at) if at is not None]
+    if not ends:
         return "-"
-    left_s = max(0.0, info.ends_at - time.time())
+    left_s = max(0.0, min(ends) - time.time())
     for unit, length_s in (("d", 86400), ("h", 3600), ("min", 60)):
         if left_s >= length_s:
             return f"{int(left_s // length_s)} {unit}"
@@ -152,6 +153,8 @@ def lease_shown(info: SandboxInfo) -> str:
     how = info.lifecycle
     woken = "; data wakes it too" if how.wake_on_data else ""
     woken = woken if how.auto_resume else "; only `atoll resume` wakes it"
+    if info.erased_at is not None:
+        return f"the program that held it is gone; erased at {moment(info.erased_at)}, unless it is used"
     if info.ends_at is not None:
         return f"until {moment(info.ends_at)}, then {how.on_timeout}{woken}"
     if how.timeout_s is not None and info.state in ("suspended", "crashed"):
@@ -175,4 +178,9 @@ def idle_shown(info: SandboxInfo) -> str | None:
     return f"since {moment(info.idle.since)} ({info.idle.last}); if it stays so, {' and '.join(ends)}"
 
 
-_CAUSES = {"request": "a client asked for it", "idle": "it was idle", "lease": "its lease ended"}
+_CAUSES = {
+    "request": "a client asked for it",
+    "idle": "it was idle",
+    "lease": "its lease ended",
+    "left": "the program that held it is gone",
+}

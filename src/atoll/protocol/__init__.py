@@ -27,6 +27,7 @@ from atoll.protocol.links import (
     record_name,
 )
 from atoll.protocol.messages import (
+    MADE_BY_HEADER,
     PROTOCOL_VERSION,
     REQUEST_HEADER,
     AttributesRequest,
@@ -67,8 +68,10 @@ from atoll.protocol.messages import (
     VolumeQuotaRequest,
     VolumeRequest,
     error_body,
+    maker_header,
     ours,
     raise_body,
+    told_maker,
 )
 from atoll.protocol.openapi import Operation, api_document, api_page
 from atoll.protocol.secrets import SecretRequest, SecretUpdate
@@ -89,6 +92,7 @@ __all__ = [
     "AGENT_PORT",
     "DIAL_LIMIT_BYTES",
     "LINK",
+    "MADE_BY_HEADER",
     "PROTOCOL_VERSION",
     "REQUEST_HEADER",
     "SERVER_RECORDS",
@@ -159,7 +163,9 @@ __all__ = [
     "keyed_token",
     "link_value",
     "port_url",
+    "maker_header",
     "ours",
     "raise_body",
+    "told_maker",
     "record_name",
 ]

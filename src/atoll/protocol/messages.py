@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 from typing import Literal, NoReturn, overload
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -18,6 +19,19 @@ PROTOCOL_VERSION = 1
 # A token that a client chooses for a request that makes sandboxes. `DELETE /v1/requests/TOKEN` says that the
 # client was interrupted before it got them.
 REQUEST_HEADER = "atoll-request"
+# Who makes a sandbox, quoted as a part of a URL is. It is shown, and decides nothing.
+MADE_BY_HEADER = "atoll-made-by"
+_MAKER_CHARACTERS = 200
+
+
+def told_maker(header: str | None) -> str | None:
+    """Return who makes a sandbox, as the header of its request says."""
+    return unquote(header or "", errors="replace")[:_MAKER_CHARACTERS].strip() or None
+
+
+def maker_header(maker: str) -> tuple[str, str]:
+    """Return the header that says who makes a sandbox."""
+    return MADE_BY_HEADER, quote(maker[:_MAKER_CHARACTERS], safe=" ,/:@()")
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):

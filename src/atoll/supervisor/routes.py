@@ -10,6 +10,7 @@ from atoll.supervisor.api.builds import build_routes
 from atoll.supervisor.api.changes import Changes, change_routes
 from atoll.supervisor.api.egress import egress_routes
 from atoll.supervisor.api.forks import fork_routes
+from atoll.supervisor.api.holds import hold_routes
 from atoll.supervisor.api.housekeeping import housekeeping_routes
 from atoll.supervisor.api.images import image_routes
 from atoll.supervisor.api.keys import key_routes
@@ -91,6 +92,7 @@ def _sandbox_routes(system: System) -> list[Route]:
             gate=system.drain_gate,
             tasks=tasks,
         ),
+        *hold_routes(registry=registry, quotas=quotas, holds=system.holds),
         *request_routes(callers=callers, tasks=tasks),
     ]
 

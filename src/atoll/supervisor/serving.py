@@ -72,6 +72,7 @@ async def serve(home: Home, settings: Settings, disks: DiskKind, *, complete: bo
     finally:
         for task in (idle, asked, holding):
             task.cancel()
+        system.holds.close()
         await api.aclose()
         if stopping.asleep:
             await system.fall_asleep()

@@ -68,7 +68,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     pool_size: int = 1
     idle_exit_s: float = 60.0
     idle_pause_s: float = 0.0
-    idle_suspend_s: float = 0.0
+    idle_suspend_s: float = 900.0
     agent_timeout_s: float = 10.0
     restores_at_once: int = msgspec.field(default_factory=lambda: restores_for(processors()))
     disk: str = "auto"

@@ -14,6 +14,7 @@ from atoll.supervisor.idle import Keeper
 from atoll.supervisor.lifecycle.callers import Callers
 from atoll.supervisor.lifecycle.defaults import Defaults
 from atoll.supervisor.lifecycle.drain import Drains
+from atoll.supervisor.lifecycle.holds import Holds
 from atoll.supervisor.lifecycle.image_requests import ImageRequests
 from atoll.supervisor.lifecycle.limits import LimitChanges
 from atoll.supervisor.lifecycle.services import Services
@@ -156,6 +157,7 @@ class System:
             tasks=self.tasks,
             tell=state.journal.tell,
         )
+        self.holds = Holds(self.registry, state.leases, self.tasks)
         self.usage = Usage(
             quotas=self.quotas,
             means=machines.means,
@@ -309,6 +311,7 @@ class System:
         self.pool.start()
         await asyncio.to_thread(self._machines.prestarted.sweep)
         self._relayer.end_cut_short()
+        await self.holds.start()
         for each in (self._unplug_monitor, self.leases, self.idle, self.history, self.neighbours):
             each.start()
         if self.settings.checksum_mib_s:
@@ -380,5 +383,5 @@ class System:
     def _look(self) -> tuple[tuple[str, ...], int, bool]:
         states = tuple(sandbox.row.state for sandbox in self.registry.sandboxes())
         busy = self.tasks.busy or self._storage.background_checksums.busy or self.templates.rows.busy
-        waiting = any(each.waiting for each in self._wakers())
+        waiting = any(each.waiting for each in (self.holds, *self._wakers()))
         return states, self.dial_socket.clients, busy or waiting

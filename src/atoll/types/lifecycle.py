@@ -12,8 +12,8 @@ from atoll.types.given import check_choice, check_number
 OnTimeout = Literal["kill", "suspend", "stop"]
 """What a lease's end does: erase the sandbox, put it to sleep, or end its processes and keep its disk."""
 
-SleepCause = Literal["request", "idle", "lease"]
-"""Why a sandbox is paused or suspended: a client asked for it, it was idle, or its lease ended."""
+SleepCause = Literal["request", "idle", "lease", "left"]
+"""Why it is paused or suspended: a client asked for it, it was idle, its lease ended, or its clients are gone."""
 
 
 # A number that no calendar can show is not a moment.
@@ -41,7 +41,7 @@ class Lifecycle(
         idle_pause_s: Seconds without activity until it is paused. Any use thaws it, even without
             ``auto_resume``. 0 is never. None is the home's ``ATOLL_IDLE_PAUSE_S``, which is never unless set.
         idle_suspend_s: Seconds without activity until it is suspended. 0 is never. None is the home's
-            ``ATOLL_IDLE_SUSPEND_S``, which is never unless set.
+            ``ATOLL_IDLE_SUSPEND_S``, 15 minutes unless set, and never while a client holds it in ``with``.
         wake_on_data: While it is suspended, data that comes on a connection which a program inside has opened
             wakes it, like any use. Needs ``auto_resume``.
         snapshot_every_s: While it runs, a snapshot is made by itself when this many seconds have passed since

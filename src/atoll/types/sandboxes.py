@@ -269,6 +269,10 @@ class SandboxInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=
 
     ``snapshot_failed`` says why the last snapshot that was to be made by itself was not. None means that it
     was, or that there are none to be made.
+
+    ``made_by`` says who made it: a program with its process id and user, or a key of a server. None means that
+    this was not told. ``erased_at`` is when it is erased because the program that held it in ``with`` is gone;
+    None means that it is not.
     """
 
     sandbox_id: str
@@ -305,6 +309,8 @@ class SandboxInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=
     sleep_cause: SleepCause | None = None
     idle: Idle | None = None
     wakes_at: float | None = None
+    made_by: str | None = None
+    erased_at: float | None = None
 
     def __repr__(self) -> str:
         return brief(self, "sandbox_id", "name", "state", "image")

@@ -139,8 +139,8 @@ class Server:
         """Serve one connection in a thread."""
         self.connections.append(connection)
         thread = threading.Thread(target=self._serve, args=(connection,))
-        self._threads.append(thread)
         thread.start()
+        self._threads.append(thread)
 
     def _serve(self, connection: socket.socket) -> None:
         with connection:
@@ -191,11 +191,11 @@ class FakeSupervisor:
         for listener in self._listeners:
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
-        self.api.close()
-        self.agent.close()
         for thread in self._threads:
             thread.join(60)
             assert not thread.is_alive()
+        self.api.close()
+        self.agent.close()
         for listener in self._listeners:
             listener.close()
 

@@ -180,7 +180,7 @@ def _short_directory() -> Iterator[Path]:
 
 def with_harness(test: Callable[[Harness], Any]) -> Callable[[], None]:
     """Run an asynchronous test with a harness whose supervisor has been started, without a pool."""
-    return with_harness_of(Settings(pool_size=0))(test)
+    return with_harness_of(Settings(pool_size=0, idle_suspend_s=0))(test)
 
 
 def with_harness_of(

@@ -53,9 +53,11 @@ def command(
 
 
 def _state(info: SandboxInfo) -> str:
-    """Return a sandbox's state, whether it is cut off, or goes on without its memory from before a crash."""
+    """Return a sandbox's state, whether it is cut off, left behind, or without its memory from before a crash."""
     if info.unplugged is not None:
         return f"{info.state}, unplugged"
+    if info.erased_at is not None:
+        return f"{info.state}, left"
     is_current = info.recovered is not None and info.recovered.at >= info.started_at
     return "running, recovered" if info.state == "running" and is_current else info.state
 
@@ -70,7 +72,8 @@ def _as_table(infos: list[SandboxInfo]) -> str:
             info.image,
             age(info.created_at, now_s),
             lease_left(info),
+            info.made_by or "-",
         ]
         for info in infos
     ]
-    return table(["ID", "NAME", "STATE", "IMAGE", "AGE", "ENDS IN"], rows)
+    return table(["ID", "NAME", "STATE", "IMAGE", "AGE", "ENDS IN", "MADE BY"], rows)

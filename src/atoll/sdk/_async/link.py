@@ -13,12 +13,13 @@ import msgspec
 from atoll.errors import AtollError, DeadlineError, SupervisorError
 from atoll.guest import GuestRequest
 from atoll.host import Home
-from atoll.protocol import REQUEST_HEADER, ErrorBody, StreamLine, raise_body
+from atoll.protocol import REQUEST_HEADER, ErrorBody, StreamLine, maker_header, raise_body
 from atoll.sdk._async.http import AsyncAnswer, AsyncPool, Upload
 from atoll.sdk._async.places import AsyncPlace, place_of
 from atoll.sdk._bytes import MIB
 from atoll.sdk._deadline import Deadline, check_timeout
 from atoll.sdk._io_async import Stream, call, shielded
+from atoll.sdk._maker import maker
 from atoll.sdk._notices import tell_recovery
 from atoll.sdk._server import Server
 from atoll.types import Progress, as_json, check_text, from_json
@@ -148,7 +149,7 @@ class AsyncLink:
         deadline = Deadline(within_s or LONG_S, whole=within_s is not None)
         self._within_s = within_s
         try:
-            headers = ((REQUEST_HEADER, token),)
+            headers = ((REQUEST_HEADER, token), maker_header(maker()))
             value = await self.long_call(
                 "POST", path, kind, body, headers, on_progress=on_progress, deadline=deadline
             )

@@ -118,7 +118,8 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
             timeout_s: Kill the sandbox this many seconds after its start: a short form of
                 ``lifecycle=Lifecycle(timeout_s=…)``. Give ``lifecycle`` instead for another end, such as
                 ``on_timeout="suspend"``.
-            lifecycle: How long the sandbox may run, and what happens then. None means without limit.
+            lifecycle: How long the sandbox may run, and what happens then. None means that it stays until it is
+                killed, and sleeps after 15 idle minutes unless a program is in ``with`` of it.
             volumes: Maps each absolute path inside to the volume that appears there: its name, or
                 ``VolumeMount("NAME", read_only=True)``.
             team: The team that owns the sandbox; None means no team.
@@ -128,7 +129,7 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
             ports: Whom ``atoll serve`` lets reach its ports. With ``"open"`` that is everybody who knows its id,
                 with ``"closed"`` only who has its traffic token or a signed link of ``url``. Its forks have
                 the same. On this machine, ``forward`` and ``dial`` reach them either way.
-            keep: Leave the sandbox alive at the end of ``async with``.
+            keep: Leave the sandbox alive at the end of ``async with``, and if this process dies in it.
             within_s: Give up after this many seconds, a pull or build of the image included, and leave no
                 sandbox. The pull or build itself continues, so a later call finds more of it done. None
                 waits for up to half an hour.

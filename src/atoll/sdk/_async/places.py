@@ -37,6 +37,11 @@ class AsyncHere:
     home: Home
     may_start: bool = True
 
+    @property
+    def where(self) -> Home:
+        """What names this place."""
+        return self.home
+
     def without_starting(self) -> AsyncHere:
         """Return the same place, but start no supervisor."""
         return AsyncHere(self.home, may_start=False)
@@ -119,6 +124,11 @@ class AsyncThere:
             UnsupportedError: Always.
         """
         raise _elsewhere()
+
+    @property
+    def where(self) -> Server:
+        """What names this place."""
+        return self.server
 
     def without_starting(self) -> AsyncThere:
         """Return this place: nothing is started here."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Never, TypeAlias
 
@@ -25,6 +26,7 @@ from atoll.sdk._async.programs import (
 from atoll.sdk._async.services import AsyncServices
 from atoll.sdk._foreign import foreign_argument
 from atoll.sdk._forks import diff_request, fork_request, promote_request
+from atoll.sdk._holding import Holding
 from atoll.sdk._io_async import shielded
 from atoll.types import (
     ExecResult,
@@ -48,7 +50,8 @@ class AsyncSandbox(AsyncOpening):
 
     Get one with ``create``, ``connect`` or ``fork``. Every use of a sleeping sandbox (a program, a file, a
     port) wakes it. As a context, a sandbox from ``create`` or ``fork`` is killed at the end unless ``keep``
-    is set. A sandbox from ``connect`` is only disconnected.
+    is set. If the process dies first, the sandbox is suspended after a minute and erased an hour later. A
+    sandbox from ``connect`` is only disconnected.
 
     Attributes:
         id: 20 lower case letters and digits, never used again.
@@ -76,6 +79,7 @@ class AsyncSandbox(AsyncOpening):
         self.code: AsyncCode = AsyncCode(self._agent)
         self.egress: AsyncEgress = AsyncEgress(link, self._path)
         self.services: AsyncServices = AsyncServices(link, self._agent, self._path)
+        self._holding: Holding | None = None
 
     @property
     def git(self) -> AsyncGit:
@@ -83,17 +87,20 @@ class AsyncSandbox(AsyncOpening):
         return AsyncGit(self)
 
     async def __aenter__(self) -> AsyncSandbox:
+        if self._holding is None:
+            self._holding = Holding(self._link.place.where, self._path, binds=self._kill_at_exit)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if not self._kill_at_exit:
+        try:
+            if self._kill_at_exit:
+                with shielded(_KILL_S), contextlib.suppress(SandboxNotFoundError):
+                    await self.kill()
+        finally:
+            if self._holding is not None:
+                self._holding.end()
+                self._holding = None
             self.close()
-            return
-        with shielded(_KILL_S):
-            try:
-                await self.kill()
-            except SandboxNotFoundError:
-                return
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}{f' {self.name!r}' if self.name else ''}>"

@@ -22,6 +22,7 @@ from atoll.sdk import _spawn
 from atoll.sdk._async.http import AsyncAnswer, Upload
 from atoll.sdk._async.link import LONG_S, AsyncLink
 from atoll.sdk._io_async import in_thread
+from atoll.sdk._maker import MADE_FOR
 from atoll.types import check_number, check_text
 
 _Value = TypeVar("_Value")
@@ -63,6 +64,11 @@ class AsyncSupervisor:
             kept: How many idle connections to keep at most.
         """
         return AsyncLink.sharing(kept)
+
+    @staticmethod
+    def make_for(who: str) -> None:
+        """From now on, and in this context alone, sandboxes are made for somebody else, whom ``info`` names."""
+        MADE_FOR.set(who)
 
     @staticmethod
     async def relayed(

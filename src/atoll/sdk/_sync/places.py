@@ -38,6 +38,11 @@ class Here:
     home: Home
     may_start: bool = True
 
+    @property
+    def where(self) -> Home:
+        """What names this place."""
+        return self.home
+
     def without_starting(self) -> Here:
         """Return the same place, but start no supervisor."""
         return Here(self.home, may_start=False)
@@ -120,6 +125,11 @@ class There:
             UnsupportedError: Always.
         """
         raise _elsewhere()
+
+    @property
+    def where(self) -> Server:
+        """What names this place."""
+        return self.server
 
     def without_starting(self) -> There:
         """Return this place: nothing is started here."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Never, TypeAlias
 
@@ -26,6 +27,7 @@ from atoll.sdk._sync.programs import (
 from atoll.sdk._sync.services import Services
 from atoll.sdk._foreign import foreign_argument
 from atoll.sdk._forks import diff_request, fork_request, promote_request
+from atoll.sdk._holding import Holding
 from atoll.sdk._io_sync import shielded
 from atoll.types import (
     ExecResult,
@@ -49,7 +51,8 @@ class Sandbox(Opening):
 
     Get one with ``create``, ``connect`` or ``fork``. Every use of a sleeping sandbox (a program, a file, a
     port) wakes it. As a context, a sandbox from ``create`` or ``fork`` is killed at the end unless ``keep``
-    is set. A sandbox from ``connect`` is only disconnected.
+    is set. If the process dies first, the sandbox is suspended after a minute and erased an hour later. A
+    sandbox from ``connect`` is only disconnected.
 
     Attributes:
         id: 20 lower case letters and digits, never used again.
@@ -77,6 +80,7 @@ class Sandbox(Opening):
         self.code: Code = Code(self._agent)
         self.egress: Egress = Egress(link, self._path)
         self.services: Services = Services(link, self._agent, self._path)
+        self._holding: Holding | None = None
 
     @property
     def git(self) -> Git:
@@ -84,17 +88,20 @@ class Sandbox(Opening):
         return Git(self)
 
     def __enter__(self) -> Sandbox:
+        if self._holding is None:
+            self._holding = Holding(self._link.place.where, self._path, binds=self._kill_at_exit)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not self._kill_at_exit:
+        try:
+            if self._kill_at_exit:
+                with shielded(_KILL_S), contextlib.suppress(SandboxNotFoundError):
+                    self.kill()
+        finally:
+            if self._holding is not None:
+                self._holding.end()
+                self._holding = None
             self.close()
-            return
-        with shielded(_KILL_S):
-            try:
-                self.kill()
-            except SandboxNotFoundError:
-                return
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}{f' {self.name!r}' if self.name else ''}>"

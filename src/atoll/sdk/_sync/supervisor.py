@@ -23,6 +23,7 @@ from atoll.sdk import _spawn
 from atoll.sdk._sync.http import Answer, Upload
 from atoll.sdk._sync.link import LONG_S, Link
 from atoll.sdk._io_sync import in_thread
+from atoll.sdk._maker import MADE_FOR
 from atoll.types import check_number, check_text
 
 _Value = TypeVar("_Value")
@@ -64,6 +65,11 @@ class Supervisor:
             kept: How many idle connections to keep at most.
         """
         return Link.sharing(kept)
+
+    @staticmethod
+    def make_for(who: str) -> None:
+        """From now on, and in this context alone, sandboxes are made for somebody else, whom ``info`` names."""
+        MADE_FOR.set(who)
 
     @staticmethod
     def relayed(

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from atoll.errors import DeniedError, VolumeNotFoundError
-from atoll.sdk import AsyncKeys, AsyncTeams, AsyncVolumes
-from atoll.server.auth.access_log import note
+from atoll.sdk import AsyncKeys, AsyncSupervisor, AsyncTeams, AsyncVolumes
+from atoll.server.auth.access_log import Note, note
 from atoll.server.auth.buckets import Buckets, network_of, retry_after
 from atoll.server.e2b.answers import Refusal
 from atoll.types import TeamInfo, key_hash, key_id_of
@@ -42,6 +42,11 @@ async def owner_of(volume_id: str) -> TeamInfo:
     if info.team is None:
         raise VolumeNotFoundError(f"there is no volume {volume_id!r}")
     return await AsyncTeams.get(info.team)
+
+
+def maker_of(noted: Note) -> str:
+    """Return who makes a sandbox with a request: the key that it has."""
+    return f"key {noted.key_id} of {noted.team}"
 
 
 class Access:
@@ -84,6 +89,7 @@ class Access:
         team = await self._team(key)
         noted = note()
         noted.team, noted.key_id = team.name, key_id_of(key)
+        AsyncSupervisor.make_for(maker_of(noted))
         self._count(team)
         return team
 

@@ -28,6 +28,8 @@ def bounded(timeout_s: int, most_s: float | None) -> int:
 def lease_of(asked: NewSandbox, timeout_s: int, most_s: float | None = None) -> Lifecycle:
     """Return how long a new sandbox runs, and what happens then. ``most_s`` is the longest lease of its team.
 
+    It does not sleep earlier because it is idle, unless the team has a quota for that.
+
     Raises:
         Refusal: The request contradicts itself.
     """
@@ -40,7 +42,7 @@ def lease_of(asked: NewSandbox, timeout_s: int, most_s: float | None = None) -> 
     on_timeout = "kill"
     if asked.auto_pause:
         on_timeout = "stop" if asked.auto_pause_memory is False else "suspend"
-    like = Lifecycle(on_timeout=on_timeout, auto_resume=auto_resume)  # type: ignore[arg-type]
+    like = Lifecycle(on_timeout=on_timeout, auto_resume=auto_resume, idle_suspend_s=0)  # type: ignore[arg-type]
     return lease(timeout_s, like, most_s)
 
 

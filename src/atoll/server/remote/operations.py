@@ -220,6 +220,7 @@ OPERATIONS: tuple[Operation, ...] = (
     _of_sandbox("POST", "/replug"),
     _of_sandbox("POST", "/timeout"),
     _of_sandbox("POST", "/keep-awake"),
+    _of_sandbox("POST", "/hold", query=("binds",)),
     _of_sandbox("POST", "/network", _network),
     _of_sandbox("POST", "/fork"),
     _of_sandbox("POST", "/rollback", _rollback),

@@ -24,10 +24,12 @@ from atoll.protocol import (
     LinkRequest,
     RemoteHello,
     check_link,
+    maker_header,
     port_url,
 )
 from atoll.sdk import AsyncSupervisor
-from atoll.server.auth.access import Access
+from atoll.server.auth.access import Access, maker_of
+from atoll.server.auth.access_log import note
 from atoll.server.builds.builds import Builds
 from atoll.server.builds.uploads import Uploads
 from atoll.server.e2b.answers import read_body
@@ -146,6 +148,7 @@ def _headers(request: Request, asked: Asked) -> tuple[tuple[str, str], ...]:
         headers.append(("accept", request.headers["accept"]))
     if REQUEST_HEADER in request.headers:
         headers.append((REQUEST_HEADER, asked.token(request.headers[REQUEST_HEADER])))
+        headers.append(maker_header(maker_of(note())))
     return tuple(headers)
 
 

@@ -69,6 +69,9 @@ OPERATIONS = (
         types.SandboxInfo,
     ),
     Operation(
+        "post", f"{_ONE}/hold", "Hold it for as long as the answer is read", query=("binds",), status=200
+    ),
+    Operation(
         "post", f"{_ONE}/network", "Change what it may reach", protocol.NetworkRequest, types.SandboxInfo
     ),
     Operation("post", f"{_ONE}/fork", "Create running copies", protocol.ForkRequest, list[types.SandboxInfo]),

@@ -26,6 +26,7 @@ class Caller:
 
     Args:
         token: The name that the client chose, so that other connections can refer to it.
+        made_by: Who the client says that it is; None if it does not say so.
 
     Attributes:
         made: The ids of the sandboxes that were made for it.
@@ -33,8 +34,9 @@ class Caller:
         over: Set when it was given none, or none of them is left.
     """
 
-    def __init__(self, token: str | None = None) -> None:
+    def __init__(self, token: str | None = None, made_by: str | None = None) -> None:
         self.token = token
+        self.made_by = made_by
         self.made: Sequence[str] = ()
         self.is_served = False
         self.over = asyncio.Event()

@@ -105,11 +105,12 @@ class Creation:
         held = self._registry.pins.during(*{mount.volume for mount in volumes.values()})
         with self._gate.passing(), self._registry.reserve_sandbox_name(spec.name), held:
             await self._volume_quotas.check_mounts(volumes.values())
+            made = {"idempotency": idempotency, "made_by": caller.made_by}
             if spec.from_snapshot is not None:
                 # of much memory or disk, this takes a while
                 async with told_if_slow(progress, lambda: Progress(step="restoring the snapshot")):
-                    return await self._of_snapshot.create(spec, spec.from_snapshot, volumes, idempotency)
-            return await self._of_image.create(spec, volumes, progress, caller, idempotency)
+                    return await self._of_snapshot.create(spec, spec.from_snapshot, volumes, made)
+            return await self._of_image.create(spec, volumes, progress, caller, made)
 
     def _volumes_of(self, spec: SandboxSpec) -> dict[str, VolumeMount]:
         """The volumes that the sandbox mounts, by path."""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from atoll.supervisor.lifecycle.image_program import check_start
 from atoll.supervisor.machines.enforcement import refuse_unheld
 from atoll.supervisor.state.ids import new_id, new_machine_uid
+from atoll.supervisor.state.leases import Columns
 from atoll.supervisor.state.paths import FIRST_DISK
-from atoll.supervisor.state.rows import Idempotency, SandboxRow
+from atoll.supervisor.state.rows import SandboxRow
 from atoll.supervisor.state.transitions import check_parts
 from atoll.supervisor.storage.images import DEFAULT_IMAGE, ImageFacts
 from atoll.types import ImageInfo, Progress, SandboxSpec, VolumeMount
@@ -71,9 +72,13 @@ class ImageCreation:
         volumes: dict[str, VolumeMount],
         progress: Callable[[Progress], None],
         caller: Caller,
-        idempotency: Idempotency | None,
+        made: Columns,
     ) -> Sandbox:
-        """Get the image if it is not here yet, and make a sandbox of it. See ``Creation.create``."""
+        """Get the image if it is not here yet, and make a sandbox of it. See ``Creation.create``.
+
+        Args:
+            made: The columns that say for whom it is made.
+        """
         if not spec.best_effort:
             means = self._means.of(self._programs.current, engine_disk=self._engine_disks)
             refuse_unheld(spec.limits, means)
@@ -87,7 +92,7 @@ class ImageCreation:
             if spec.lifecycle.on_timeout == "stop":
                 check_parts(engine_disk=self._engine_disks)
             async with self._operations.during(new_id(), "create"):
-                row = self._row(sandbox_id, spec, info.name, facts, volumes).but(idempotency=idempotency)
+                row = self._row(sandbox_id, spec, info.name, facts, volumes).but(**made)
                 return await self._first_machines.start(row, facts, caller, warm=from_pool(spec))
 
     async def _image(

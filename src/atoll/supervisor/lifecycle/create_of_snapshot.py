@@ -11,8 +11,9 @@ from atoll.policy import without_own
 from atoll.supervisor.lifecycle.services import joined_services
 from atoll.supervisor.machines.enforcement import refuse_unheld
 from atoll.supervisor.state.ids import new_id, new_machine_uid
+from atoll.supervisor.state.leases import Columns
 from atoll.supervisor.state.paths import FIRST_DISK
-from atoll.supervisor.state.rows import Idempotency, SandboxRow, SnapshotRow
+from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.state.transitions import check_parts
 from atoll.types import ORIGIN_ATTRIBUTE
 
@@ -65,12 +66,16 @@ class SnapshotCreation:
         self._crash_checkpoints = crash_checkpoints
 
     async def create(
-        self, spec: SandboxSpec, ref: str, volumes: dict[str, VolumeMount], idempotency: Idempotency | None
+        self, spec: SandboxSpec, ref: str, volumes: dict[str, VolumeMount], made: Columns
     ) -> Sandbox:
-        """Make a sandbox that continues from the snapshot ``ref``. See ``Creation.create``."""
+        """Make a sandbox that continues from the snapshot ``ref``. See ``Creation.create``.
+
+        Args:
+            made: The columns that say for whom it is made.
+        """
         async with self._operations.during(new_id(), "create"):
             snapshot = self._registry.snapshot(ref)
-            row = self._row(spec, ref, snapshot, volumes).but(idempotency=idempotency)
+            row = self._row(spec, ref, snapshot, volumes).but(**made)
             checkpoint = self._paths.snapshot_checkpoint(snapshot.snapshot_id)
             with self._registry.pins.during(row.sandbox_id, snapshot.snapshot_id, *snapshot.stack):
                 async with self._quotas.making(row.team, {row.sandbox_id: row.limits}, row.lifecycle):

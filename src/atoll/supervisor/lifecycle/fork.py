@@ -18,6 +18,7 @@ from atoll.supervisor.lifecycle.info import info_of
 from atoll.supervisor.lifecycle.unplug import network_of_copies
 from atoll.supervisor.machines.checkpoint_memory import OutgrownError
 from atoll.supervisor.state.ids import check_name, new_id, new_machine_uid
+from atoll.supervisor.state.leases import NOT_LEFT
 from atoll.supervisor.state.paths import FIRST_DISK
 from atoll.supervisor.state.rows import SandboxRow
 from atoll.supervisor.state.running_machine import RunningMachine
@@ -188,7 +189,7 @@ class Forks:
                         in_memory=in_memory,
                     )
                     held.enter_context(self._registry.pins.during(*capture.stack))
-                    original = sandbox.row.but(lifecycle=lifecycle)
+                    original = sandbox.row.but(lifecycle=lifecycle, made_by=caller.made_by)
                     rows = [self._row(original, capture, *named) for named in ids.items()]
                     written = both.create_task(self._checkpoints.written(sandbox, capture))
                     copying = both.create_task(self._copies(rows, capture, caller, written))
@@ -256,6 +257,8 @@ class Forks:
             snapshot_failed=None,
             idempotency=None,
             promoted=(),
+            is_bound=False,
+            **NOT_LEFT,
             network=network_of_copies(original),
         )
 

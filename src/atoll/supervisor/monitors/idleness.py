@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from atoll.supervisor.monitors.history import History
     from atoll.supervisor.state.clock import Clock
     from atoll.supervisor.state.registry import Registry
-    from atoll.supervisor.state.rows import SandboxRow
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
@@ -143,11 +142,14 @@ class IdleMonitor:
                     await self._judge(sandbox, every_s)
             await asyncio.sleep(wait_s)
 
-    def _tiers(self, row: SandboxRow) -> Tiers:
+    def _tiers(self, sandbox: Sandbox) -> Tiers:
+        row = sandbox.row
         # The steps of a build are a client's, who may wait for anything.
         if BUILD_ATTRIBUTE in row.attributes:
             return NEVER
-        return tiers_of(row.lifecycle, self._default, self._idle_most_s(row.team))
+        # one that a client holds ends with that client, so nothing is forgotten
+        default = self._default._replace(suspend_s=None) if sandbox.holders else self._default
+        return tiers_of(row.lifecycle, default, self._idle_most_s(row.team))
 
     def _look(self, sandbox: Sandbox) -> float | None:
         """Look at a sandbox's state. Returns its shortest idle time if it has to be watched now."""
@@ -155,7 +157,7 @@ class IdleMonitor:
         if row.state not in ("running", "paused"):  # thousands may sleep
             idleness.enter(row.state, self._clock.awake_s())
             return None
-        tiers = self._tiers(row)
+        tiers = self._tiers(sandbox)
         if tiers.shortest_s is None and idleness.tiers.shortest_s is None:
             return None
         idleness.look(row.state, tiers, self._clock.awake_s(), self._clock.unix_s())

@@ -1,4 +1,4 @@
-"""Ends leases and lifetimes when they are over."""
+"""Ends leases and lifetimes when they are over, and what clients have left behind."""
 
 from __future__ import annotations
 
@@ -123,13 +123,16 @@ class LeaseExpiry:
         ended = False
         try:
             if self._leases.has_lived(sandbox.row):
-                _log.info("sandbox %s is killed: its lifetime has ended", sandbox.sandbox_id)
+                why = "its lifetime has ended" if sandbox.row.left_boot_s is None else "its clients are gone"
+                _log.info("sandbox %s is killed: %s", sandbox.sandbox_id, why)
                 await self._kills.kill(sandbox)
             else:
                 # An operation in progress is not interrupted.
                 async with sandbox.lock:
                     if self._leases.is_over(sandbox.row):
                         await self._end_locked(sandbox)
+                    elif self._leases.sleeps(sandbox.row):
+                        await self._leave_locked(sandbox)
             ended = True
         except (AtollError, OSError) as error:
             _log.warning("cannot end the lease of sandbox %s: %s", sandbox.sandbox_id, error)
@@ -154,6 +157,12 @@ class LeaseExpiry:
         elif row.state != "killed":
             # one that has crashed is not recovered without a use any more
             await self._registry.change(sandbox, **NO_LEASE, crashed_running=False)
+
+    async def _leave_locked(self, sandbox: Sandbox) -> None:
+        """Put a sandbox to sleep whose clients are gone."""
+        if sandbox.row.state in ("running", "paused"):
+            self._tell(sandbox.sandbox_id, "was left behind by its clients: suspend")
+            await self._suspends.suspend_locked(sandbox, cause="left")
 
     async def _tell_calendar(self) -> None:
         """Update the calendar times of leases after the calendar jumped: the next boot knows nothing else."""

@@ -7,11 +7,14 @@ import heapq
 from typing import Any
 
 from atoll.supervisor.state.clock import Clock
-from atoll.supervisor.state.rows import SandboxRow
+from atoll.supervisor.state.rows import LEFT_MOST_S, SandboxRow
 from atoll.types import Lifecycle
 
 Columns = dict[str, Any]
 NO_LEASE: Columns = {"ends_at": None, "ends_boot_s": None}
+NOT_LEFT: Columns = {"left_at": None, "left_boot_s": None}
+# A sandbox whose last client has left it behind sleeps after this time, and is erased after the other one.
+LEFT_SLEEP_S = 60.0
 # The heap keeps outdated entries until they reach its top.
 _SPARE = 64
 # A smaller difference is no jump: a clock gains that much while it is being adjusted.
@@ -94,8 +97,13 @@ class Leases:
         }
 
     def woken(self, row: SandboxRow, length_s: float | None) -> Columns:
-        """The columns for a sandbox that wakes now. A lease that it still has is never shortened."""
+        """The columns for a sandbox that wakes now. A lease that it still has is never shortened.
+
+        One that was left behind is from now on nobody's who could leave it: whoever woke it has use for it.
+        """
         columns: Columns = {} if row.state == "paused" else {"started_at": self.clock.unix_s()}
+        if row.state != "paused" and row.left_boot_s is not None:
+            columns |= {**NOT_LEFT, "is_bound": False}
         if row.ends_boot_s is None:
             return {**columns, **({} if row.state == "paused" else self.lasting(length_s))}
         return {**columns, **({} if length_s is None else self.extended(row, length_s))}
@@ -127,12 +135,13 @@ class Leases:
             "host_boot": self.clock.boot,
             "created_boot_s": row.created_at + offset_s,
             "ends_boot_s": None if row.ends_at is None else row.ends_at + offset_s,
+            "left_boot_s": None if row.left_at is None else row.left_at + offset_s,
         }
 
     def told(self, row: SandboxRow) -> Columns:
         """The calendar times to correct if the calendar has jumped since the row was written.
 
-        These are a lease's end, and the beginning of a life that is limited.
+        These are a lease's end, the moment when it was left, and the beginning of a life that is limited.
         """
         columns: Columns = {}
         offset_s = self.clock.unix_s() - self.clock.boot_s()
@@ -140,16 +149,26 @@ class Leases:
             columns["created_at"] = row.created_boot_s + offset_s
         if row.ends_boot_s is not None and row.ends_at is not None:
             columns["ends_at"] = row.ends_boot_s + offset_s
+        if row.left_boot_s is not None and row.left_at is not None:
+            columns["left_at"] = row.left_boot_s + offset_s
         return {name: at for name, at in columns.items() if abs(at - getattr(row, name)) > JUMP_S}
 
     def is_over(self, row: SandboxRow) -> bool:
         """Whether a sandbox's lease has ended."""
         return row.ends_boot_s is not None and self.clock.boot_s() >= row.ends_boot_s
 
+    def left_now(self) -> Columns:
+        """The columns for a sandbox whose last client leaves it now."""
+        return {"left_at": self.clock.unix_s(), "left_boot_s": self.clock.boot_s()}
+
+    def sleeps(self, row: SandboxRow) -> bool:
+        """Whether a sandbox was left behind for so long that it is to sleep."""
+        return row.left_boot_s is not None and self.clock.boot_s() >= row.left_boot_s + LEFT_SLEEP_S
+
     def has_lived(self, row: SandboxRow) -> bool:
-        """Whether a sandbox's lifetime has ended."""
-        ends_s = _life_ends_s(row)
-        return ends_s is not None and self.clock.boot_s() >= ends_s
+        """Whether a sandbox's lifetime has ended, or it was left behind for too long."""
+        ends = [end for end in (_life_ends_s(row), _erased_s(row)) if end is not None]
+        return bool(ends) and self.clock.boot_s() >= min(ends)
 
 
 def length_after_use(lifecycle: Lifecycle) -> float | None:
@@ -158,13 +177,19 @@ def length_after_use(lifecycle: Lifecycle) -> float | None:
 
 
 def due_s(row: SandboxRow) -> float | None:
-    """When a sandbox's lease or its lifetime ends, whichever is first; None is never."""
+    """When a sandbox's lease or its lifetime ends, or what was left is due, whichever is first; None is never."""
     if row.state == "killed":
         return None
-    ends = [end for end in (row.ends_boot_s, _life_ends_s(row)) if end is not None]
-    return min(ends, default=None)
+    ends = [row.ends_boot_s, _life_ends_s(row), _erased_s(row)]
+    if row.left_boot_s is not None and row.state in ("running", "paused"):
+        ends.append(row.left_boot_s + LEFT_SLEEP_S)
+    return min((end for end in ends if end is not None), default=None)
 
 
 def _life_ends_s(row: SandboxRow) -> float | None:
     lifetime_s = row.limits.lifetime_s
     return None if lifetime_s is None else row.created_boot_s + lifetime_s
+
+
+def _erased_s(row: SandboxRow) -> float | None:
+    return None if row.left_boot_s is None else row.left_boot_s + LEFT_MOST_S

@@ -40,6 +40,9 @@ _TOLD = tuple(name for name in SandboxInfo.__struct_fields__ if name not in _TOL
 # Faster than one by one: very many may be listed at once.
 _told = operator.attrgetter(*_TOLD)
 
+LEFT_MOST_S = 3660.0
+"""So long after its last client has left it behind, a sandbox is erased."""
+
 OperationKind = Literal["create", "fork", "suspend", "wake", "snapshot", "rollback", "promote", "stop"]
 
 
@@ -118,6 +121,9 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
     - ``wakes_at`` is when it wakes because a program inside wanted it, in Unix seconds. It is set only while it
       sleeps.
     - ``promoted`` are the ids of sandboxes whose state it has taken over, newest last.
+    - ``made_by`` says who made it, as its client or the server told.
+    - ``is_bound`` says that it is to end with the clients that hold it. ``left_at`` is when the last of them was
+      gone, and ``left_boot_s`` the same by the clock of ``host_boot``.
     """
 
     sandbox_id: str
@@ -154,6 +160,15 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
     sleep_cause: SleepCause | None = None
     awake_until: float | None = None
     wakes_at: float | None = None
+    made_by: str | None = None
+    is_bound: bool = False
+    left_at: float | None = None
+    left_boot_s: float | None = None
+
+    @property
+    def erased_at(self) -> float | None:
+        """When it is erased, because it was left behind."""
+        return None if self.left_at is None else self.left_at + LEFT_MOST_S
 
     @property
     def awake(self) -> bool:

@@ -1,0 +1,94 @@
+"""Clients that hold sandboxes: a sandbox that is bound to them is left behind when the last of them is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING
+
+from atoll.errors import AtollError
+from atoll.supervisor.state.leases import NOT_LEFT
+
+if TYPE_CHECKING:
+    from atoll.supervisor.state.leases import Leases
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.sandbox import Sandbox
+    from atoll.supervisor.state.tasks import Tasks
+
+# Something between client and supervisor may end a connection on which nothing is said for a minute.
+BEAT_S = 20.0
+_log = logging.getLogger(__name__)
+
+
+class Holds:
+    """Notes which sandboxes are held. ``LeaseExpiry`` ends those that were left behind.
+
+    Args:
+        registry: The sandboxes.
+        leases: Computes when those that were left are due.
+        tasks: Owner of what is done after a client has gone.
+    """
+
+    def __init__(self, registry: Registry, leases: Leases, tasks: Tasks) -> None:
+        self._registry = registry
+        self._leases = leases
+        self._tasks = tasks
+        self._over = asyncio.Event()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a client holds a sandbox, or one that was left is to be erased."""
+        sandboxes = self._registry.sandboxes()
+        return any(sandbox.holders or sandbox.row.left_boot_s is not None for sandbox in sandboxes)
+
+    async def start(self) -> None:
+        """Begin: those whose clients held them under an earlier supervisor have time to come back."""
+        for sandbox in self._registry.sandboxes():
+            if sandbox.row.is_bound and sandbox.row.left_boot_s is None:
+                await self._registry.change(sandbox, **self._leases.left_now())
+
+    def close(self) -> None:
+        """End the calls that hold sandboxes. What they hold is not left behind by that."""
+        self._over.set()
+
+    async def hold(self, sandbox: Sandbox, *, binds: bool) -> AsyncGenerator[bool]:
+        """Hold a sandbox for as long as this is iterated over. It yields at once, and then every 20 seconds.
+
+        The first time it yields True.
+
+        Args:
+            binds: From now on it ends with those that hold it.
+        """
+        sandbox.holders += 1
+        try:
+            async with sandbox.lock:
+                await self._keep_locked(sandbox, binds=binds)
+            is_first = True
+            while sandbox.row.state != "killed":
+                yield is_first
+                is_first = False
+                try:
+                    async with asyncio.timeout(BEAT_S):
+                        await self._over.wait()
+                except TimeoutError:
+                    continue
+                return
+        finally:
+            sandbox.holders -= 1
+            if not self._over.is_set() and not sandbox.holders and sandbox.row.is_bound:
+                self._tasks.spawn(self._leave(sandbox))
+
+    async def _keep_locked(self, sandbox: Sandbox, *, binds: bool) -> None:
+        row = sandbox.row
+        if row.state != "killed" and (row.left_boot_s is not None or (binds and not row.is_bound)):
+            await self._registry.change(sandbox, is_bound=row.is_bound or binds, **NOT_LEFT)
+
+    async def _leave(self, sandbox: Sandbox) -> None:
+        try:
+            async with sandbox.lock:
+                row = sandbox.row
+                if row.is_bound and row.left_boot_s is None and row.state != "killed" and not sandbox.holders:
+                    await self._registry.change(sandbox, **self._leases.left_now())
+        except AtollError as error:
+            _log.warning("cannot note that sandbox %s was left behind: %s", sandbox.sandbox_id, error)
