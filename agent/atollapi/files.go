@@ -1,6 +1,7 @@
 package atollapi
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strconv"
@@ -99,7 +100,7 @@ func (a *API) files(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := a.operate(work, path, &request)
+	body, err := a.operate(r.Context(), work, path, &request)
 	if err != nil {
 		return err
 	}
@@ -107,7 +108,7 @@ func (a *API) files(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (a *API) operate(work files.Work, path string, request *filesRequest) (map[string]any, error) {
+func (a *API) operate(ctx context.Context, work files.Work, path string, request *filesRequest) (map[string]any, error) {
 	switch request.Op {
 	case "stat":
 		file, err := work.Stat(path, request.Follow)
@@ -144,13 +145,13 @@ func (a *API) operate(work files.Work, path string, request *filesRequest) (map[
 		if request.Mode == nil || *request.Mode < 0 || *request.Mode > 0o7777 {
 			return nil, fault.New(fault.Invalid, "mode is missing, or is none")
 		}
-		return map[string]any{}, work.Chmod(path, uint32(*request.Mode), request.Recursive)
+		return map[string]any{}, work.Chmod(ctx, path, uint32(*request.Mode), request.Recursive)
 	case "chown":
 		owner, err := work.Users.Lookup(request.Owner)
 		if err != nil {
 			return nil, err
 		}
-		return map[string]any{}, work.Chown(path, owner, request.Recursive)
+		return map[string]any{}, work.Chown(ctx, path, owner, request.Recursive)
 	case "remove":
 		return map[string]any{}, work.Remove(path)
 	}

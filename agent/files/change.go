@@ -3,6 +3,7 @@ package files
 import (
 	"archive/tar"
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -19,6 +20,9 @@ import (
 
 // writtenMost is how many files one request may write.
 const writtenMost = 100_000
+
+// shownMost is how much of a path that is too long an error shows.
+const shownMost = 200
 
 // Copy copies a file or a directory with all that is in it; parents makes the directories above its new name. A file
 // that has the new name is replaced.
@@ -58,7 +62,7 @@ func (w Work) copyInPlace(path, to string) error {
 }
 
 // Chmod sets permission bits: of a link's target, and with recursive of all that is in a directory, but not through links.
-func (w Work) Chmod(path string, mode uint32, recursive bool) error {
+func (w Work) Chmod(ctx context.Context, path string, mode uint32, recursive bool) error {
 	bits := fs.FileMode(mode & 0o777)
 	for bit, flag := range map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
 		if mode&bit != 0 {
@@ -69,7 +73,7 @@ func (w Work) Chmod(path string, mode uint32, recursive bool) error {
 		if info, err := os.Stat(path); err != nil || !recursive || !info.IsDir() {
 			return os.Chmod(path, bits)
 		}
-		return upwards(path, func(root *os.Root, name string, info fs.FileInfo) error {
+		return upwards(ctx, path, func(root *os.Root, name string, info fs.FileInfo) error {
 			if info.Mode()&fs.ModeSymlink != 0 {
 				return nil
 			}
@@ -79,51 +83,73 @@ func (w Work) Chmod(path string, mode uint32, recursive bool) error {
 }
 
 // Chown gives a file to an owner, and to the owner's group; a link itself, and with recursive all that is in a directory.
-func (w Work) Chown(path string, owner *user.Account, recursive bool) error {
+func (w Work) Chown(ctx context.Context, path string, owner *user.Account, recursive bool) error {
 	uid, gid := int(owner.UID), int(owner.GID)
 	return Named(w.Account.Act(func() error {
 		if info, err := os.Lstat(path); err != nil || !recursive || !info.IsDir() {
 			return os.Lchown(path, uid, gid)
 		}
-		return upwards(path, func(root *os.Root, name string, _ fs.FileInfo) error { return root.Lchown(name, uid, gid) })
+		return upwards(ctx, path, func(root *os.Root, name string, _ fs.FileInfo) error { return root.Lchown(name, uid, gid) })
 	}), path)
 }
 
 type visitBelow func(root *os.Root, name string, info fs.FileInfo) error
 
 // upwards visits a directory and all that is in it, links themselves, each before the directory that it is in: one that
-// may no longer be entered keeps nothing from its change. Nothing that is exchanged meanwhile leads out of it.
-func upwards(path string, visit visitBelow) error {
+// may no longer be entered keeps nothing from its change. Nothing that is exchanged meanwhile leads out of it. It ends
+// with the context, and refuses what lies deeper than a path can name.
+func upwards(ctx context.Context, path string, visit visitBelow) error {
 	root, err := os.OpenRoot(path)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	return below(root, ".", visit)
+	return below(ctx, root, ".", path, visit)
 }
 
-func below(root *os.Root, name string, visit visitBelow) error {
+// below visits one entry of a directory, and what is in it from a directory of its own: by its path from the first one,
+// each would cost as many steps as it is deep.
+func below(ctx context.Context, root *os.Root, name, path string, visit visitBelow) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if len(path) >= syscall.PathMax {
+		return &fs.PathError{Op: "visit", Path: path[:shownMost] + "…", Err: syscall.ENAMETOOLONG}
+	}
 	info, err := root.Lstat(name)
 	if err != nil {
 		return err
 	}
 	if info.IsDir() {
-		directory, err := root.Open(name)
-		if err != nil {
+		if err := within(ctx, root, name, path, visit); err != nil {
 			return err
-		}
-		names, err := directory.Readdirnames(-1)
-		directory.Close()
-		if err != nil {
-			return err
-		}
-		for _, each := range names {
-			if err := below(root, filepath.Join(name, each), visit); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
 		}
 	}
 	return visit(root, name, info)
+}
+
+func within(ctx context.Context, root *os.Root, name, path string, visit visitBelow) error {
+	directory, err := root.OpenRoot(name)
+	if err != nil {
+		return err
+	}
+	defer directory.Close()
+	itself, err := directory.Open(".")
+	if err != nil {
+		return err
+	}
+	names, err := itself.Readdirnames(-1)
+	itself.Close()
+	if err != nil {
+		return err
+	}
+	for _, each := range names {
+		err := below(ctx, directory, each, filepath.Join(path, each), visit)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // WriteMany writes the files of a tar, each as a whole. Their names are paths, which resolve makes absolute; a mode of

@@ -3,11 +3,13 @@ package files
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"atoll/agent/fault"
 )
@@ -143,18 +145,18 @@ func TestModesOfATreeChangeButNotThroughLinks(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(root, "a/b/f"), nil, 0o644))
 	must(t, os.WriteFile(filepath.Join(root, "other"), nil, 0o644))
 	must(t, os.Symlink("../other", filepath.Join(root, "a/link")))
-	must(t, w.Chmod(filepath.Join(root, "a"), 0o700, true))
+	must(t, w.Chmod(t.Context(), filepath.Join(root, "a"), 0o700, true))
 	for name, mode := range map[string]os.FileMode{"a": 0o700, "a/b": 0o700, "a/b/f": 0o700, "other": 0o644} {
 		if info, err := os.Stat(filepath.Join(root, name)); err != nil || info.Mode().Perm() != mode {
 			t.Errorf("%s: %v %v", name, info.Mode(), err)
 		}
 	}
-	must(t, w.Chmod(filepath.Join(root, "a/link"), 0o2640, false))
+	must(t, w.Chmod(t.Context(), filepath.Join(root, "a/link"), 0o2640, false))
 	if file, err := w.Stat(filepath.Join(root, "other"), false); err != nil || file.Mode != 0o2640 {
 		t.Fatal(file, err)
 	}
-	must(t, w.Chown(filepath.Join(root, "a"), w.Account, true))
-	if err := w.Chown(filepath.Join(root, "nosuch"), w.Account, true); fault.Of(err).Code != fault.FileMissing {
+	must(t, w.Chown(t.Context(), filepath.Join(root, "a"), w.Account, true))
+	if err := w.Chown(t.Context(), filepath.Join(root, "nosuch"), w.Account, true); fault.Of(err).Code != fault.FileMissing {
 		t.Fatal(err)
 	}
 }
@@ -182,5 +184,46 @@ func TestAGlobFindsPathsInOrder(t *testing.T) {
 	}
 	if GlobDepth("*/*.py") != 2 || GlobDepth("**/x") < 1000 || GlobDepth("/a/") != 1 {
 		t.Fatal("wrong depths")
+	}
+}
+
+// chain makes directories, each in the one before.
+func chain(t *testing.T, root string, levels int) {
+	t.Helper()
+	at, err := os.OpenRoot(root)
+	must(t, err)
+	for range levels {
+		name := strings.Repeat("d", 100)
+		must(t, at.Mkdir(name, 0o755))
+		next, err := at.OpenRoot(name)
+		must(t, err)
+		at.Close()
+		at = next
+	}
+	at.Close()
+}
+
+func TestWhatLiesDeeperThanAPathCanNameIsRefusedAtOnce(t *testing.T) {
+	w, root := work(t)
+	chain(t, root, 300)
+	began := time.Now()
+	if err := w.Chmod(t.Context(), root, 0o700, true); err == nil || !strings.Contains(err.Error(), "name too long") {
+		t.Fatal(err)
+	}
+	if err := w.Chown(t.Context(), root, w.Account, true); err == nil || !strings.Contains(err.Error(), "name too long") {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Fatal(took)
+	}
+}
+
+func TestAChangeOfATreeEndsWithItsClient(t *testing.T) {
+	w, root := work(t)
+	chain(t, root, 3)
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if err := w.Chmod(gone, root, 0o700, true); err == nil {
+		t.Fatal("it went on")
 	}
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from itertools import islice
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -14,7 +16,16 @@ from atoll.types import FileInfo, MemoryKill, ProcessInfo, SearchMatch, Terminal
 _Value = TypeVar("_Value")
 _Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Pid = Annotated[int, Meta(ge=1, le=(1 << 31) - 1)]
+_Text = Annotated[str, Meta(max_length=65536)]
+# Unix seconds and milliseconds of any file or program, and seconds to wait
+_Millis = Annotated[float, Meta(ge=0, le=1e16)]
+_Seconds = Annotated[float, Meta(ge=0, le=1e12)]
 _MESSAGE_CHARS = 2000
+# Each value of an answer takes memory here that its few bytes do not show. A list of 100,000 files has 900,000.
+_VALUES_MOST = 1_000_000
+_COMMA_OR_TEXT = re.compile(rb',|"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+_PROCESSES_MOST = 100_000
+_FILES_MOST = 100_000
 
 _CLASS_OF: dict[str, type[AtollError]] = {
     "invalid": errors.InvalidSpecError,
@@ -73,8 +84,8 @@ class AgentStats(msgspec.Struct, frozen=True, kw_only=True):
 
     processes: _Count
     waiting: _Count = 0
-    keep_awake_s: Annotated[float, Meta(ge=0)] = 0.0
-    wake_at: Annotated[float, Meta(ge=0)] = 0.0
+    keep_awake_s: _Seconds = 0.0
+    wake_at: _Seconds = 0.0
     memory_bytes: _Count = 0
     generation: _Count = 0
 
@@ -94,7 +105,7 @@ class LastWords(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     hooks: _Count = 0
-    wake_at: Annotated[float, Meta(ge=0)] = 0.0
+    wake_at: _Seconds = 0.0
 
 
 class SearchEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +115,7 @@ class SearchEnd(msgspec.Struct, frozen=True, kw_only=True):
     matches: _Count = 0
     unreadable: _Count = 0
     truncated: bool = False
-    error: Annotated[str, Meta(max_length=65536)] = ""
+    error: _Text = ""
 
 
 class _ErrorBody(msgspec.Struct):
@@ -117,7 +128,7 @@ class _FileAnswer(msgspec.Struct):
 
 
 class _FilesAnswer(msgspec.Struct):
-    files: list[FileInfo]
+    files: Annotated[list[FileInfo], Meta(max_length=_FILES_MOST)]
 
 
 class _UnpackedAnswer(msgspec.Struct):
@@ -125,7 +136,7 @@ class _UnpackedAnswer(msgspec.Struct):
 
 
 class _TimeAnswer(msgspec.Struct):
-    time_ns: int
+    time_ns: _Count
 
 
 class _ProcessRow(msgspec.Struct):
@@ -133,13 +144,13 @@ class _ProcessRow(msgspec.Struct):
     argv: list[str] | None = None
     cwd: str = ""
     user: str = ""
-    started_at_ms: float = 0
+    started_at_ms: _Millis = 0
     pty: TerminalSize | None = None
     tag: str | None = None
 
 
 class _ProcessesAnswer(msgspec.Struct):
-    processes: list[_ProcessRow] | None = None
+    processes: Annotated[list[_ProcessRow], Meta(max_length=_PROCESSES_MOST)] | None = None
 
 
 def decoded(body: bytes, kind: type[_Value]) -> _Value:
@@ -148,10 +159,24 @@ def decoded(body: bytes, kind: type[_Value]) -> _Value:
     Raises:
         AgentError: It does not follow the protocol.
     """
+    check_values(body)
     try:
         return from_json(body, kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise AgentError(f"the guest agent sent an invalid answer: {error}") from None
+
+
+def check_values(body: bytes) -> None:
+    """Refuse JSON with more values than an answer has, before any of them is made.
+
+    Raises:
+        AgentError: There are too many.
+    """
+    if body.count(b",") <= _VALUES_MOST:
+        return
+    commas = (1 for found in _COMMA_OR_TEXT.finditer(body) if found[0] == b",")
+    if sum(islice(commas, _VALUES_MOST + 1)) > _VALUES_MOST:
+        raise AgentError(f"the guest agent sent an answer of more than {_VALUES_MOST:,} values")
 
 
 def error_from(status: int, body: bytes) -> AtollError:

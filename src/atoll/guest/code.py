@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import msgspec
 
 from atoll.errors import AgentError, AtollError, InvalidSpecError, NotFoundError, QuotaError
+from atoll.guest.answers import check_values
 from atoll.guest.requests import GuestRequest
 from atoll.types import CodeContext, CodeException, CodeOutput, CodeResult, CodeVariable, converted, from_json
 
@@ -20,6 +21,7 @@ LONGEST_LINE = 32 << 20
 LARGEST_RUN = 64 << 20
 _MESSAGE_CHARACTERS = 500
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_Executions = Annotated[int, msgspec.Meta(ge=0, le=(1 << 53))]
 _JSON = (("Content-Type", "application/json"),)
 
 
@@ -173,7 +175,7 @@ class RunReader:
                 raised = converted(line, CodeException)
                 self._error = msgspec.structs.replace(raised, traceback=_COLOURS.sub("", raised.traceback))
             elif kind == "number_of_executions":
-                self._count = converted(line.get("execution_count"), int | None)
+                self._count = converted(line.get("execution_count"), _Executions | None)
             elif kind == "timed_out":
                 self.is_late = True
                 self.loss = converted(line.get("loss"), str)[:_MESSAGE_CHARACTERS]
@@ -188,7 +190,8 @@ def _post(target: str, body: object) -> GuestRequest:
 
 
 def _read(body: bytes, kind: Any) -> Any:
+    check_values(body)
     try:
         return from_json(body, kind)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise AgentError(f"the code interpreter answered against its protocol: {error}") from error

@@ -23,11 +23,11 @@ class FileInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=Tru
     name: str
     path: str
     kind: FileKind
-    size_bytes: Annotated[int, Meta(ge=0)]
+    size_bytes: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
     mode: Annotated[int, Meta(ge=0, le=0o7777)]
     owner: str
     group: str
-    modified_at: float
+    modified_at: Annotated[float, Meta(ge=-1e13, le=1e13)]
     target: str | None = None
 
     def _repr_html_(self) -> str:

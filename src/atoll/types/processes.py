@@ -18,8 +18,8 @@ _SHOWN_BYTES = 200
 class TerminalSize(msgspec.Struct, frozen=True):
     """A terminal's size in characters."""
 
-    cols: int = 80
-    rows: int = 24
+    cols: Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)] = 80
+    rows: Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)] = 24
 
 
 class ProcessInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):

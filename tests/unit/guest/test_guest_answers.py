@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
+
 import pytest
 
 from atoll import errors
@@ -11,6 +14,7 @@ from atoll.guest import (
     processes_from,
     search_end_from,
     stats_from,
+    time_from,
 )
 
 FILE = (
@@ -80,6 +84,46 @@ def test_files_are_read_into_values() -> None:
 def test_a_file_that_is_half_described_is_refused(body: bytes) -> None:
     with pytest.raises(errors.AgentError):
         file_from(body)
+
+
+@pytest.mark.parametrize("number", [b"1e308", b"-1e308", b"1e14"])
+def test_a_time_of_a_file_is_one_that_a_host_can_set(number: bytes) -> None:
+    with pytest.raises(errors.AgentError):
+        file_from(b'{"file": %s}' % FILE.replace(b'"modified_at": 1.5', b'"modified_at": ' + number))
+
+
+@pytest.mark.parametrize(
+    ("read", "body"),
+    [
+        (stats_from, b'{"processes": 1, "keep_awake_s": 1e308}'),
+        (stats_from, b'{"processes": 1, "wake_at": 1e308}'),
+        (time_from, b'{"time_ns": %d}' % (1 << 64)),
+        (processes_from, b'{"processes": [{"pid": 1, "started_at_ms": 1e308}]}'),
+        (processes_from, b'{"processes": [{"pid": 1, "pty": {"cols": %d}}]}' % (1 << 40)),
+        (file_from, b'{"file": %s}' % FILE.replace(b'"size_bytes": 1,', b'"size_bytes": %d,' % (1 << 63))),
+    ],
+)
+def test_every_number_of_a_guest_has_bounds(read: Callable[[bytes], object], body: bytes) -> None:
+    with pytest.raises(errors.AgentError):
+        read(body)
+
+
+@pytest.mark.parametrize("row", [b'{"pid":1}', b'{"pid":1,"argv":["",""]}', b"0"])
+def test_an_answer_with_more_values_than_a_guest_has_is_refused_before_they_are_made(row: bytes) -> None:
+    body = b'{"processes":[' + b",".join([row] * 1_100_000) + b"]}"
+    tracemalloc.start()
+    try:
+        with pytest.raises(errors.AgentError, match="values|length"):
+            processes_from(body)
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_commas_inside_a_text_are_no_values() -> None:
+    commas = b'"' + b"," * 1_200_000 + b'\\""'
+    (process,) = processes_from(b'{"processes": [{"pid": 1, "argv": [%s]}]}' % commas)
+    assert len(process.argv[0]) == 1_200_001
 
 
 def test_processes_are_read_with_their_times_in_seconds() -> None:

@@ -138,7 +138,8 @@ class Files(Contents, Part):
         Args:
             path: The file or directory; of a symbolic link, what it leads to.
             mode: The bits, like ``0o755``.
-            recursive: Set them on all that is in the directory too, but not through symbolic links.
+            recursive: Set them on all that is in the directory too, but not through symbolic links. What lies
+                deeper than a path can name is refused.
             user: The user whose rights apply.
 
         Raises:
