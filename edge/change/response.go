@@ -1,8 +1,11 @@
 package change
 
 import (
+	"bufio"
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
+	"compress/zlib"
 	"errors"
 	"io"
 	"net/http"
@@ -31,43 +34,79 @@ func Encodings(header http.Header) {
 	header.Set("Accept-Encoding", allowed)
 }
 
-// Response scrubs an answer: its headers, and its body if it is short or has no known length. Streams of events and of
-// gRPC pass as they are.
+// Response scrubs an answer: its headers, its trailers, and its body unless that is of gRPC, whose messages have lengths of
+// their own, or in an encoding that cannot be unpacked here.
 func (s *Scrubber) Response(response *http.Response) error {
 	if len(s.pairs) == 0 {
 		return nil
 	}
 	s.Header(response.Header)
-	if response.Body == nil || response.Body == http.NoBody || response.Request.Method == http.MethodHead ||
-		response.ContentLength > scrubMost || isStream(response.Header) {
+	if response.Body == nil || response.Body == http.NoBody || response.Request.Method == http.MethodHead {
 		return nil
 	}
-	packed := false
-	switch encoding := strings.ToLower(response.Header.Get("Content-Encoding")); encoding {
-	case "", "identity":
-	case "gzip":
-		packed = true
-	default:
+	response.Body = &trailed{response.Body, s, response}
+	if strings.HasPrefix(response.Header.Get("Content-Type"), "application/grpc") {
 		return nil
 	}
-	if response.ContentLength >= 0 {
-		return s.whole(response, packed)
-	}
-	body := response.Body
-	if packed {
-		body = &unpacked{inner: body}
+	unpack := unpackers[strings.ToLower(response.Header.Get("Content-Encoding"))]
+	switch {
+	case unpack == nil || unpack.packs && response.StatusCode == http.StatusPartialContent:
+		return nil
+	case response.ContentLength >= 0 && response.ContentLength <= scrubMost:
+		return s.whole(response, unpack)
+	case unpack.packs:
+		response.Body = s.Reader(&unpacked{inner: response.Body, open: unpack.open})
 		response.Header.Del("Content-Encoding")
+		response.Header.Del("Content-Length")
+		response.ContentLength = -1
+	case response.ContentLength >= 0:
+		response.Body = &scrubbed{inner: response.Body, scrubber: s.sameLength()}
+	default:
+		response.Body = s.Reader(response.Body)
 	}
-	response.Body = s.Reader(body)
 	return nil
 }
 
-func isStream(header http.Header) bool {
-	kind := header.Get("Content-Type")
-	return strings.HasPrefix(kind, "text/event-stream") || strings.HasPrefix(kind, "application/grpc")
+// trailed scrubs the trailers of an answer once its body has ended: they are known then.
+type trailed struct {
+	io.ReadCloser
+	scrubber *Scrubber
+	response *http.Response
 }
 
-func (s *Scrubber) whole(response *http.Response, packed bool) error {
+func (t *trailed) Read(into []byte) (int, error) {
+	count, err := t.ReadCloser.Read(into)
+	if err != nil {
+		t.scrubber.Header(t.response.Trailer)
+	}
+	return count, err
+}
+
+// encoding is a way in which a body is written; open reads one that packs.
+type encoding struct {
+	packs bool
+	open  func(io.Reader) (io.Reader, error)
+}
+
+var unpackers = map[string]*encoding{
+	"":         {},
+	"identity": {},
+	"gzip":     {packs: true, open: func(in io.Reader) (io.Reader, error) { return gzip.NewReader(in) }},
+	"deflate":  {packs: true, open: inflate},
+}
+
+// inflate reads what HTTP calls deflate: a stream of zlib, or, of some servers, a bare one.
+func inflate(in io.Reader) (io.Reader, error) {
+	buffered := bufio.NewReader(in)
+	head, err := buffered.Peek(2)
+	if err == nil && head[0]&0x0f == 8 && (int(head[0])<<8|int(head[1]))%31 == 0 {
+		return zlib.NewReader(buffered)
+	}
+	return flate.NewReader(buffered), nil
+}
+
+func (s *Scrubber) whole(response *http.Response, by *encoding) error {
+	packed := by.packs
 	body, err := io.ReadAll(io.LimitReader(response.Body, scrubMost+1))
 	if err != nil {
 		return err
@@ -78,7 +117,7 @@ func (s *Scrubber) whole(response *http.Response, packed bool) error {
 	text := body
 	if packed {
 		// What cannot be unpacked cannot be read as an echo either.
-		if text, err = unpack(body); err != nil {
+		if text, err = unpack(body, by); err != nil {
 			text, packed = body, false
 		}
 	}
@@ -96,8 +135,8 @@ func (s *Scrubber) whole(response *http.Response, packed bool) error {
 
 var errUnpacked = errors.New("the answer unpacks to more than 16 MiB")
 
-func unpack(body []byte) ([]byte, error) {
-	reader, err := gzip.NewReader(bytes.NewReader(body))
+func unpack(body []byte, by *encoding) ([]byte, error) {
+	reader, err := by.open(bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -108,15 +147,16 @@ func unpack(body []byte) ([]byte, error) {
 	return text, err
 }
 
-// unpacked opens gzip when the first byte of the stream is wanted.
+// unpacked opens a body when the first byte of the stream is wanted.
 type unpacked struct {
 	inner  io.ReadCloser
-	reader *gzip.Reader
+	open   func(io.Reader) (io.Reader, error)
+	reader io.Reader
 }
 
 func (u *unpacked) Read(into []byte) (int, error) {
 	if u.reader == nil {
-		reader, err := gzip.NewReader(u.inner)
+		reader, err := u.open(u.inner)
 		if err != nil {
 			return 0, err
 		}

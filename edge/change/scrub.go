@@ -46,6 +46,16 @@ func (s *Scrubber) Bytes(text []byte) []byte {
 	return text
 }
 
+// sameLength is a scrubber whose names are as long as what they replace, for bodies whose length was told.
+func (s *Scrubber) sameLength() *Scrubber {
+	same := &Scrubber{most: s.most}
+	for _, each := range s.pairs {
+		name := append(bytes.Clone(each.name), bytes.Repeat([]byte("*"), len(each.text))...)
+		same.pairs = append(same.pairs, pair{each.text, name[:len(each.text)]})
+	}
+	return same
+}
+
 // Header scrubs all values in place.
 func (s *Scrubber) Header(header http.Header) {
 	for _, values := range header {

@@ -66,6 +66,7 @@ func New(config channel.Config, supervisor Supervisor) (*Edge, error) {
 	edge.server = &http.Server{
 		Handler:                      http.HandlerFunc(edge.serve),
 		ReadHeaderTimeout:            silenceFirst,
+		IdleTimeout:                  idleGuest,
 		MaxHeaderBytes:               headerMost,
 		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: streamsMost},
 		Protocols:                    &http.Protocols{},

@@ -372,6 +372,18 @@ func TestAnIdleConnectionStaysOpen(t *testing.T) {
 		conn.SetReadDeadline(time.Time{})
 		w.edge.all()[0].pool.sweep(time.Now().Add(time.Hour))
 	}
-	expect(t, w.edge.server.IdleTimeout, "0s")
+	expect(t, w.edge.server.IdleTimeout, "30s") // after a request; origins close such connections too
 	expect(t, w.edge.server.ReadTimeout, "0s")
+}
+
+func TestTheGuestsConnectionEndsWhereTheServersDoes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.policy(inspected)
+	w.answering("a.x", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
+	guest := w.take("a.x", 80)
+	io.WriteString(guest, "GET / HTTP/1.1\r\nHost: a.x\r\n\r\n")
+	answer := upToEnd(t, guest)
+	contains(t, answer, "hello")
+	contains(t, answer, "Connection: close")
 }

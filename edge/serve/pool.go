@@ -12,6 +12,7 @@ import (
 
 const (
 	idleUpstream     = 30 * time.Second
+	idleGuest        = 30 * time.Second
 	idleMost         = 32
 	upstreamHeadMost = 256 << 10
 	handshakeMost    = 15 * time.Second

@@ -244,6 +244,9 @@ func (x *exchange) receive(response *http.Response) error {
 	if err := scrubber.Response(response); err != nil {
 		return err
 	}
+	if response.Close && x.in.ProtoMajor == 1 {
+		response.Header.Set("Connection", "close") // as without inspection: some clients wait for that
+	}
 	if x.meter != nil {
 		response.Body = &incoming{response.Body, x, x.meter}
 	}

@@ -2,7 +2,9 @@ package serve
 
 import (
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
+	"compress/zlib"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -142,10 +144,33 @@ func TestEchoesOfSecretsAreScrubbed(t *testing.T) {
 			packer.Close()
 		case "/events":
 			header.Set("Content-Type", "text/event-stream")
-			io.WriteString(writer, "data: x\n\n")
-		case "/big":
-			header.Set("Content-Length", fmt.Sprint(len(big)+1))
-			io.WriteString(writer, big+"y")
+			io.WriteString(writer, "data: "+token+"\n\n")
+		case "/big", "/big-gzip":
+			if request.URL.Path == "/big" {
+				header.Set("Content-Length", fmt.Sprint(len(big)+len(token)))
+				io.WriteString(writer, big+token)
+				return
+			}
+			var packed bytes.Buffer
+			packer, _ := gzip.NewWriterLevel(&packed, gzip.NoCompression)
+			io.WriteString(packer, big+token)
+			packer.Close()
+			header.Set("Content-Encoding", "gzip")
+			header.Set("Content-Length", fmt.Sprint(packed.Len()))
+			packed.WriteTo(writer)
+		case "/zlib", "/deflate":
+			header.Set("Content-Encoding", "deflate")
+			var packer io.WriteCloser = zlib.NewWriter(writer)
+			if request.URL.Path == "/deflate" {
+				packer, _ = flate.NewWriter(writer, 5)
+			}
+			io.WriteString(packer, token)
+			packer.Close()
+		case "/trailer":
+			header.Set("Trailer", "X-End")
+			io.WriteString(writer, "x")
+			flush()
+			header.Set("X-End", token)
 		case "/encoding":
 			header.Set("X-Accept", request.Header.Get("Accept-Encoding"))
 		}
@@ -169,8 +194,14 @@ func TestEchoesOfSecretsAreScrubbed(t *testing.T) {
 	}
 	clean := do(t, client, "GET", "https://a.x/clean", "", "Accept-Encoding", "gzip")
 	expect(t, clean.Header.Get("Content-Encoding"), "gzip")
-	expect(t, do(t, client, "GET", "https://a.x/events", "").text, "data: x\n\n")
-	expect(t, len(do(t, client, "GET", "https://a.x/big", "").text), len(big)+1)
+	expect(t, do(t, client, "GET", "https://a.x/events", "").text, "data: [secret gh]\n\n")
+	long := do(t, client, "GET", "https://a.x/big", "")
+	expect(t, long.ContentLength, len(big)+len(token))
+	expect(t, long.text, big+("[secret gh]" + strings.Repeat("*", len(token)))[:len(token)])
+	expect(t, do(t, client, "GET", "https://a.x/big-gzip", "", "Accept-Encoding", "gzip").text, big+"[secret gh]")
+	expect(t, do(t, client, "GET", "https://a.x/zlib", "").text, "[secret gh]")
+	expect(t, do(t, client, "GET", "https://a.x/deflate", "").text, "[secret gh]")
+	expect(t, do(t, client, "GET", "https://a.x/trailer", "").Trailer.Get("X-End"), "[secret gh]")
 	expect(t, do(t, client, "GET", "https://a.x/encoding", "", "Accept-Encoding", "br").Header.Get("X-Accept"), "identity")
 	expect(t, do(t, client, "GET", "https://a.x/encoding", "").Header.Get("X-Accept"), "")
 }
