@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from atoll.errors import InvalidSpecError
 from atoll.types import check_text
@@ -31,7 +31,12 @@ def check_upload(data: object) -> None:
     Raises:
         InvalidSpecError: The value cannot be sent; the message names its type.
     """
-    if not any(hasattr(data, method) for method in ("read", "__iter__", "__aiter__", "__getitem__")):
+    if isinstance(data, (list, tuple)):
+        for piece in data:
+            as_bytes(piece)
+    # what has keys would be sent as its keys, and a set in any order
+    is_other = isinstance(data, (Set, type)) or (hasattr(data, "keys") and not hasattr(data, "read"))
+    if is_other or not any(hasattr(data, each) for each in ("read", "__iter__", "__aiter__", "__getitem__")):
         hint = "give text, bytes, a file opened for reading, or an iterable of them"
         raise InvalidSpecError(f"data of type {type(data).__name__} cannot be sent", hint=hint)
 

@@ -119,12 +119,6 @@ class Dockerfile:
                 raise stage.error
             self.notes += [note for note in stage.notes if note not in self.notes]
 
-    @classmethod
-    def read(cls, path: Path, args: Mapping[str, str] | None = None, target: str | None = None) -> Dockerfile:
-        """Read a file, and the ``NAME.dockerignore`` beside it, which stands for that of the context."""
-        ignore = ignore_lines(path.with_name(f"{path.name}{IGNORE_FILE}"))
-        return cls(path.read_text("utf-8", "replace"), args, target, ignore)
-
     def spec(
         self, *, ready_command: str | None = None, limits: Limits | None = None, force: bool = False
     ) -> TemplateSpec:
@@ -391,3 +385,14 @@ def _whole_script(content: str) -> str:
     while mark in content:
         mark += "_"
     return f"{interpreter} /dev/stdin <<'{mark}'\n{content}{mark}\n"
+
+
+def read_dockerfile(file: str | Path, args: Mapping[str, str] | None, target: str | None) -> Dockerfile:
+    """Read a Dockerfile, by its content or its path.
+
+    A ``NAME.dockerignore`` beside the file ``NAME`` stands for that of the context.
+    """
+    if not isinstance(file, Path):
+        return Dockerfile(file, args, target)
+    ignore = ignore_lines(file.with_name(f"{file.name}{IGNORE_FILE}"))
+    return Dockerfile(file.read_text("utf-8", "replace"), args, target, ignore)

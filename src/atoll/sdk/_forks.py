@@ -7,7 +7,7 @@ from typing import Any
 
 from atoll.errors import InvalidSpecError
 from atoll.protocol import DiffRequest, ForkRequest, PromoteRequest
-from atoll.types import Lifecycle, SandboxInfo, SnapshotInfo, check_kind, check_number, check_text
+from atoll.types import Lifecycle, SandboxInfo, SnapshotInfo, check_kind, check_number, check_text, texts_of
 
 
 def fork_request(count: int | None, names: Sequence[str] | None, lifecycle: Lifecycle | None) -> ForkRequest:
@@ -55,11 +55,8 @@ def diff_request(base: object, paths: Sequence[str]) -> DiffRequest:
     Raises:
         InvalidSpecError: It is neither, or ``paths`` are not texts.
     """
-    if isinstance(paths, (str, bytes)) or not isinstance(paths, Sequence):
-        raise InvalidSpecError(f"paths is {paths!r}", hint="give a list of absolute paths")
-    for path in paths:
-        check_text("a path", path)
-    return DiffRequest(base=_ref("base", base), paths=list(paths))
+    listed = texts_of("paths", paths, hint="give a list of absolute paths")
+    return DiffRequest(base=_ref("base", base), paths=listed)
 
 
 def _ref(name: str, given: object) -> str:

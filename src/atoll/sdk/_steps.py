@@ -19,6 +19,8 @@ from atoll.types import (
     TemplateSpec,
     UserStep,
     WorkdirStep,
+    check_kind,
+    converted,
 )
 
 # a backslash protects a dollar, two before it are one; the other value of a variable may have variables too
@@ -96,6 +98,19 @@ def points(steps: Sequence[Step]) -> list[int]:
         for index in changing
         if isinstance(steps[index], RunStep) or index not in after or isinstance(steps[after[index]], RunStep)
     ]
+
+
+def checked(spec: TemplateSpec) -> TemplateSpec:
+    """Return a template whose values all have their kinds: lists of text, not one text, and so on.
+
+    Raises:
+        InvalidSpecError: One has not; the message says where.
+    """
+    check_kind("spec", spec, TemplateSpec)
+    try:
+        return converted(msgspec.to_builtins(spec), TemplateSpec)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise InvalidSpecError(f"the template's definition is wrong: {error}") from None
 
 
 def stages_needed(spec: TemplateSpec) -> list[str]:

@@ -44,6 +44,7 @@ from atoll.types.given import (
     copied,
     local_path,
     path_text,
+    texts_of,
 )
 from atoll.types.images import ImageAccess, ImageInfo, RegistryLogin
 from atoll.types.lengths import seconds_of
@@ -238,6 +239,7 @@ __all__ = [
     "check_services",
     "check_text",
     "check_texts",
+    "texts_of",
     "check_volume_quota",
     "converted",
     "copied",

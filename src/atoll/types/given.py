@@ -6,7 +6,7 @@ They run before it is sent, so that an error names the value and not a place in 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PureWindowsPath
 
 import msgspec
@@ -158,3 +158,17 @@ def check_texts(name: str, texts: Mapping[str, str]) -> None:
                 raise InvalidSpecError(
                     f"{what} of {name}[{key!r}] is of type {kind.__name__}", hint="give a str"
                 )
+
+
+def texts_of(name: str, value: Iterable[str], *, hint: str = "give a list of str") -> list[str]:
+    """Return the texts that an argument lists. One text is no list, and neither are a mapping's keys.
+
+    Raises:
+        InvalidSpecError: It is not a list of texts; the message shows it.
+    """
+    if not isinstance(value, Iterable) or isinstance(value, (str, bytes, bytearray, Mapping)):
+        raise InvalidSpecError(f"{name} is {value!r}", hint=hint)
+    texts = list(value)
+    for text in texts:
+        check_text(name, text)
+    return texts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,22 @@ from tests.unit.sdk.fakes import FakeSupervisor, Handler
 
 from atoll import Images, Keys, Sandbox, Secrets, Snapshots, Teams, Templates, VolumeMount, Volumes
 from atoll.errors import InvalidSpecError
+from atoll.types import CopyStep, EnvStep, RunStep, TemplateSpec
+
+
+class Columns:
+    """What a table looks like: it iterates over the names of its columns."""
+
+    def keys(self) -> list[str]:
+        return ["a", "b"]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+
+def built(step: Any) -> object:
+    return Templates.carry_out("a", TemplateSpec(steps=[step]))
+
 
 WRONG: dict[str, Callable[[Any], Any]] = {
     "run": lambda sandbox: sandbox.run("true", timeout_s="60"),
@@ -43,6 +59,28 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "mode": lambda sandbox: sandbox.files.write("a", "b", mode="644"),
     "mode, more": lambda sandbox: sandbox.files.write("a", "b", mode=0o10000),
     "content": lambda sandbox: sandbox.files.write("a", 5),
+    "content, a mapping": lambda sandbox: sandbox.files.write("a", {"k": 1, "j": 2}),
+    "content, a set": lambda sandbox: sandbox.files.write("a", {"k", "j"}),
+    "content, none": lambda sandbox: sandbox.files.write("a", None),
+    "content, a class": lambda sandbox: sandbox.files.write("a", dict),
+    "content, numbers": lambda sandbox: sandbox.files.write("a", ["fine", 1]),
+    "content, what has columns": lambda sandbox: sandbox.files.write("a", Columns()),
+    "content of many": lambda sandbox: sandbox.files.write_many({"a": {"k": 1}}),
+    "content of a volume": lambda _: Volumes.files("a").write("a", {"k": 1}),
+    "stdin, a mapping": lambda sandbox: sandbox.run("cat", stdin={"a": "b"}),
+    "argv, a set": lambda sandbox: sandbox.exec({"true"}),
+    "argv, a mapping": lambda sandbox: sandbox.exec({"true": ""}),
+    "glob, a mapping": lambda sandbox: sandbox.files.search("x", glob={"*.py": 1}),
+    "paths, a mapping": lambda sandbox: sandbox.diff("a", paths={"/etc": 1}),
+    "hosts, a mapping": lambda _: Secrets.create("a", "b", hosts={"a.example": 1}),
+    "tags": lambda _: Templates.request("a", tags="v1"),
+    "tags, bytes": lambda _: Templates.tag("a", [b"v1"]),  # type: ignore[list-item]
+    "tags to remove": lambda _: Templates.untag("a", "v1"),
+    "tags of a record": lambda _: Templates.record("a", "b", tags="v1"),
+    "sources": lambda _: built(CopyStep(sources="app", target="/")),  # type: ignore[arg-type]
+    "a step's variables": lambda _: built(EnvStep(env=["A=1"])),  # type: ignore[arg-type]
+    "a step's command": lambda _: built(RunStep(command={"true": ""})),  # type: ignore[arg-type]
+    "a step": lambda _: built("RUN true"),
     "depth": lambda sandbox: sandbox.files.list("a", depth="1"),
     "depth, none": lambda sandbox: sandbox.files.list("a", depth=0),
     "delete": lambda sandbox: sandbox.files.delete("a", timeout_s=0),
@@ -147,7 +185,7 @@ def test_a_piece_of_input_that_is_no_bytes_kills_the_program_and_is_named(
     supervisor.agent.routes[("POST", "/atoll/processes")] = start
     supervisor.agent.routes[("POST", "/atoll/processes/7/signal")] = kill
     with pytest.raises(InvalidSpecError, match="int cannot be sent"):
-        sandbox.run("cat", stdin=[b"a", 2])  # type: ignore[list-item]
+        sandbox.run("cat", stdin=iter([b"a", 2]))  # type: ignore[arg-type]
     assert killed.is_set()
 
 

@@ -8,7 +8,7 @@ from atoll.errors import EditError, FileError
 from atoll.guest import file_from, files_from, get_file, put_file, put_files
 from atoll.sdk._async.agent import SILENCE_S, AsyncAgent, bytes_of
 from atoll.sdk._async.http import Upload
-from atoll.sdk._bytes import CHUNK_BYTES, GIB, MIB, as_bytes, sliced
+from atoll.sdk._bytes import CHUNK_BYTES, GIB, MIB, as_bytes, check_upload, sliced
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._edits import edited
 from atoll.sdk._pack import packed_files
@@ -84,6 +84,7 @@ class AsyncContents:
         if mode is not None:
             check_number("mode", mode, least=0, most=0o7777, whole=True, hint=_MODE_HINT)
         if not isinstance(data, (str, bytes, bytearray, memoryview)):
+            check_upload(data)
             request = put_file(path, user, mode=mode, body=None)
             return file_from(await self._agent.call(request, body=data, timeout_s=None))
         content = as_bytes(data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from atoll.errors import (
@@ -102,7 +102,7 @@ def program_of(
 
 
 def _arguments(command: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(command, Iterable) and not isinstance(command, (bytes, bytearray, Mapping)):
+    if isinstance(command, Iterable) and not isinstance(command, (bytes, bytearray, Mapping, Set)):
         parts: list[object] = [os.fspath(part) if isinstance(part, os.PathLike) else part for part in command]
         if all(isinstance(part, str) for part in parts):
             return tuple(map(str, parts))

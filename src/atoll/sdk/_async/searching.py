@@ -9,7 +9,7 @@ from atoll.guest import Search, matches_from, search_end_from, search_files
 from atoll.sdk._async.agent import SILENCE_S, AsyncAgent, AsyncFrames
 from atoll.sdk._bytes import MIB
 from atoll.sdk._deadline import Deadline
-from atoll.types import SearchMatch, SearchResult, check_text
+from atoll.types import SearchMatch, SearchResult, texts_of
 
 MATCHES_BYTES = 8 * MIB
 # JSON has six characters for some bytes, and names around the values
@@ -18,10 +18,9 @@ _FRAMES_BYTES = 64 * MIB
 
 def globs_of(glob: str | Sequence[str] | None) -> tuple[str, ...]:
     """Return the globs of one argument."""
-    globs = () if glob is None else (glob,) if isinstance(glob, str) else tuple(glob)
-    for each in globs:
-        check_text("glob", each)
-    return globs
+    if glob is None or isinstance(glob, str):
+        glob = () if glob is None else (glob,)
+    return tuple(texts_of("glob", glob))
 
 
 async def searched(agent: AsyncAgent, wanted: Search, timeout_s: float | None) -> SearchResult:

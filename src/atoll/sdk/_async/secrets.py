@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping
 
-from atoll.errors import InvalidSpecError
 from atoll.protocol import SecretRequest, SecretUpdate
 from atoll.sdk._async.link import AsyncLink, ref
 from atoll.sdk._async.volumes import team_query
-from atoll.types import SecretInfo, check_secret_value, check_text, copied
+from atoll.types import SecretInfo, check_secret_value, copied, texts_of
 
 _Secrets = list[SecretInfo]
 
@@ -121,9 +120,4 @@ def _patterns(hosts: Iterable[str]) -> tuple[str, ...]:
     Raises:
         InvalidSpecError: They are one text, or not texts.
     """
-    if isinstance(hosts, str) or not isinstance(hosts, Iterable):
-        raise InvalidSpecError(f"hosts is {hosts!r}", hint='give a list, such as ["api.example.com"]')
-    patterns = tuple(hosts)
-    for pattern in patterns:
-        check_text("a host", pattern)
-    return patterns
+    return tuple(texts_of("hosts", hosts, hint='give a list, such as ["api.example.com"]'))

@@ -23,7 +23,7 @@ from atoll.sdk._async.http import AsyncAnswer, Upload
 from atoll.sdk._async.link import LONG_S, AsyncLink
 from atoll.sdk._io_async import in_thread
 from atoll.sdk._maker import MADE_FOR
-from atoll.types import check_number, check_text
+from atoll.types import check_number, check_text, texts_of
 
 _Value = TypeVar("_Value")
 
@@ -138,12 +138,11 @@ class AsyncSupervisor:
             SandboxNotFoundError: There is no such sandbox. Nothing was done.
             SupervisorError: The process failed.
         """
-        for ref in sandboxes:
-            check_text("the id or name", ref)
+        named = texts_of("sandboxes", sandboxes)
         if reason is not None:
             check_text("reason", reason)
         link = AsyncLink(may_start=False)
-        return await in_thread(_spawn.emergency_unplug, link.home, list(sandboxes), reason)
+        return await in_thread(_spawn.emergency_unplug, link.home, named, reason)
 
     @staticmethod
     async def stop(*, force: bool = False) -> bool:

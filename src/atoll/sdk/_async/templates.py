@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +17,7 @@ from atoll.sdk._async.sandbox import AsyncSandbox
 from atoll.sdk._async.snapshots import snapshot_ref
 from atoll.sdk._context import Context
 from atoll.sdk._io_async import call, shielded
+from atoll.sdk._steps import checked
 from atoll.types import (
     BuildInfo,
     BuildLine,
@@ -24,10 +26,11 @@ from atoll.types import (
     SnapshotInfo,
     TemplateInfo,
     TemplateSpec,
-    check_kind,
+    texts_of,
 )
 
 if TYPE_CHECKING:
+    from atoll.sdk._async.building import AsyncBuilder
     from atoll.sdk._dockerfile import Dockerfile
 
 BUILD_S = 3600.0
@@ -98,7 +101,7 @@ class AsyncTemplates:
             path = f"/v1/sandboxes/{ref(snapshot.id)}/template"
         else:
             path = f"/v1/snapshots/{ref(snapshot_ref(snapshot))}/template"
-        body = RecordRequest(name=name, team=team, tags=[*tags])
+        body = RecordRequest(name=name, team=team, tags=texts_of("tags", tags))
         with contextlib.closing(AsyncLink()) as link:
             return await link.call("POST", path, Resolved, body, timeout_s=LONG_S)
 
@@ -122,7 +125,7 @@ class AsyncTemplates:
             TemplateNotFoundError: There is no such template, or the template has no such tag.
             InvalidSpecError: A tag is invalid, or no tag is given.
         """
-        body = TagsRequest(tags=[*tags], team=team)
+        body = TagsRequest(tags=texts_of("tags", tags), team=team)
         with contextlib.closing(AsyncLink()) as link:
             return await link.call("POST", f"/v1/templates/{ref(template)}/tag", BuildInfo, body)
 
@@ -135,7 +138,7 @@ class AsyncTemplates:
             InvalidSpecError: ``default`` is among the tags, or no tag is given.
         """
         with contextlib.closing(AsyncLink()) as link:
-            body = TagsRequest(tags=[*tags], team=team)
+            body = TagsRequest(tags=texts_of("tags", tags), team=team)
             await link.send("POST", f"/v1/templates/{ref(template)}/untag", body)
 
     @staticmethod
@@ -163,11 +166,9 @@ class AsyncTemplates:
         Raises:
             InvalidSpecError: It is not a Dockerfile, or asks for what templates do not support.
         """
-        from atoll.sdk._dockerfile import Dockerfile
+        from atoll.sdk._dockerfile import read_dockerfile
 
-        if isinstance(file, Path):
-            return Dockerfile.read(file, args, target)
-        return Dockerfile(file, args, target)
+        return read_dockerfile(file, args, target)
 
     @staticmethod
     async def build(
@@ -205,7 +206,7 @@ class AsyncTemplates:
             QuotaError: The team has as many builds under way as it may.
             NoSpaceError: The disk under the home is full.
         """
-        check_kind("spec", spec, TemplateSpec)
+        spec = checked(spec)
         build = await AsyncTemplates.request(name, team=team, tags=tags, limits=spec.limits, public=public)
         return await AsyncTemplates.carry_out(
             build.build_id,
@@ -244,8 +245,9 @@ class AsyncTemplates:
         Raises:
             StateError: The build was begun before.
         """
-        from atoll.sdk._async.building import AsyncBuilder, failure
+        from atoll.sdk._async.building import AsyncBuilder
 
+        spec = checked(spec)
         files = Context(None if context is None else Path(context), archives, spec.ignore)
         with contextlib.closing(AsyncLink()) as link:
             if isinstance(link.place, AsyncThere):
@@ -261,23 +263,9 @@ class AsyncTemplates:
                 link, build, spec, team=team, context=files, on_line=on_line, timeout_s=timeout_s
             )
             try:
-                if on_begun is not None:
-                    await call(on_begun, build)
-                ready = FinishRequest(state="ready", snapshot_id=await builder.run(), image=builder.image)
-                build = await link.call("POST", f"{path}/finish", BuildInfo, ready, timeout_s=LONG_S)
-                # another party ended the build: it was cancelled, or a new supervisor ended it
-                if build.state != "ready":
-                    raise TemplateBuildError(f"the build is {build.state}: {build.reason}")
-                return build
-            except BaseException as error:
-                state: Literal["failed", "cancelled"] = (
-                    "failed" if isinstance(error, Exception) else "cancelled"
+                return await _built(
+                    link, builder, path, None if on_begun is None else partial(on_begun, build)
                 )
-                over = FinishRequest(state=state, step=builder.step, reason=failure(error))
-                with shielded(_END_S), contextlib.suppress(AtollError):
-                    # if this call fails, the supervisor notices that the held connection is gone
-                    await link.call("POST", f"{path}/finish", BuildInfo, over, timeout_s=_END_S)
-                raise
             finally:
                 builder.close()
                 hold.close()
@@ -304,7 +292,11 @@ class AsyncTemplates:
             InvalidSpecError: The name or a tag is invalid.
         """
         body = TemplateRequest(
-            name=name, team=team, tags=[*tags], limits=(limits or Limits()).check(), public=public
+            name=name,
+            team=team,
+            tags=texts_of("tags", tags),
+            limits=(limits or Limits()).check(),
+            public=public,
         )
         with contextlib.closing(AsyncLink()) as link:
             return await link.call("POST", "/v1/templates", BuildInfo, body)
@@ -336,3 +328,27 @@ class AsyncTemplates:
         """Erase the stored steps of earlier builds, so that the next builds run all their steps."""
         with contextlib.closing(AsyncLink()) as link:
             await link.delete("/v1/steps")
+
+
+async def _built(
+    link: AsyncLink, builder: AsyncBuilder, path: str, on_begun: Callable[[], Any] | None
+) -> BuildInfo:
+    """Run a build and tell the supervisor how it ended."""
+    from atoll.sdk._async.building import failure
+
+    try:
+        if on_begun is not None:
+            await call(on_begun)
+        ready = FinishRequest(state="ready", snapshot_id=await builder.run(), image=builder.image)
+        build = await link.call("POST", f"{path}/finish", BuildInfo, ready, timeout_s=LONG_S)
+        # another party ended the build: it was cancelled, or a new supervisor ended it
+        if build.state != "ready":
+            raise TemplateBuildError(f"the build is {build.state}: {build.reason}")
+        return build
+    except BaseException as error:
+        state: Literal["failed", "cancelled"] = "failed" if isinstance(error, Exception) else "cancelled"
+        over = FinishRequest(state=state, step=builder.step, reason=failure(error))
+        with shielded(_END_S), contextlib.suppress(AtollError):
+            # if this call fails, the supervisor notices that the held connection is gone
+            await link.call("POST", f"{path}/finish", BuildInfo, over, timeout_s=_END_S)
+        raise

@@ -9,7 +9,7 @@ from atoll.errors import FileError, FileMissingError, NotADirectoryInSandboxErro
 from atoll.protocol import AttributesRequest
 from atoll.sdk._async.http import Upload
 from atoll.sdk._async.link import AsyncLink, ref
-from atoll.sdk._bytes import GIB, as_bytes, sliced
+from atoll.sdk._bytes import GIB, as_bytes, check_upload, sliced
 from atoll.types import GuestPath, VolumeEntry, check_kind, check_number, path_text
 
 _Entries = list[VolumeEntry]
@@ -164,6 +164,7 @@ class AsyncVolumeFiles:
             if isinstance(data, (str, bytes, bytearray, memoryview)):
                 content = as_bytes(data)
                 return await link.upload(where, VolumeEntry, sliced(content), len(content))
+            check_upload(data)
             return await link.upload(where, VolumeEntry, data)
 
     async def set_attributes(

@@ -21,7 +21,7 @@ from atoll.guest import (
 from atoll.sdk._sync.agent import SILENCE_S, Agent, Frames
 from atoll.sdk._sync.http import Upload
 from atoll.sdk._sync.programs import MAX_OUTPUT_BYTES, Collector, OutputCallback, brief, check_end
-from atoll.sdk._bytes import as_bytes, sliced
+from atoll.sdk._bytes import as_bytes, check_upload, sliced
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._output import STREAM_OF, Decoder
 from atoll.types import ExecResult, Output, check_number
@@ -155,6 +155,7 @@ class Process:
         """
         if isinstance(data, (str, bytes, bytearray, memoryview)):
             data = sliced(as_bytes(data))
+        check_upload(data)
         with _stdin_explained():
             self._agent.call(write_stdin(self.pid, end=False, body=None), body=data, timeout_s=None)
 

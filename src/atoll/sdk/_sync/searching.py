@@ -10,7 +10,7 @@ from atoll.guest import Search, matches_from, search_end_from, search_files
 from atoll.sdk._sync.agent import SILENCE_S, Agent, Frames
 from atoll.sdk._bytes import MIB
 from atoll.sdk._deadline import Deadline
-from atoll.types import SearchMatch, SearchResult, check_text
+from atoll.types import SearchMatch, SearchResult, texts_of
 
 MATCHES_BYTES = 8 * MIB
 # JSON has six characters for some bytes, and names around the values
@@ -19,10 +19,9 @@ _FRAMES_BYTES = 64 * MIB
 
 def globs_of(glob: str | Sequence[str] | None) -> tuple[str, ...]:
     """Return the globs of one argument."""
-    globs = () if glob is None else (glob,) if isinstance(glob, str) else tuple(glob)
-    for each in globs:
-        check_text("glob", each)
-    return globs
+    if glob is None or isinstance(glob, str):
+        glob = () if glob is None else (glob,)
+    return tuple(texts_of("glob", glob))
 
 
 def searched(agent: Agent, wanted: Search, timeout_s: float | None) -> SearchResult:

@@ -24,7 +24,7 @@ from atoll.sdk._sync.http import Answer, Upload
 from atoll.sdk._sync.link import LONG_S, Link
 from atoll.sdk._io_sync import in_thread
 from atoll.sdk._maker import MADE_FOR
-from atoll.types import check_number, check_text
+from atoll.types import check_number, check_text, texts_of
 
 _Value = TypeVar("_Value")
 
@@ -139,12 +139,11 @@ class Supervisor:
             SandboxNotFoundError: There is no such sandbox. Nothing was done.
             SupervisorError: The process failed.
         """
-        for ref in sandboxes:
-            check_text("the id or name", ref)
+        named = texts_of("sandboxes", sandboxes)
         if reason is not None:
             check_text("reason", reason)
         link = Link(may_start=False)
-        return in_thread(_spawn.emergency_unplug, link.home, list(sandboxes), reason)
+        return in_thread(_spawn.emergency_unplug, link.home, named, reason)
 
     @staticmethod
     def stop(*, force: bool = False) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +18,7 @@ from atoll.sdk._sync.sandbox import Sandbox
 from atoll.sdk._sync.snapshots import snapshot_ref
 from atoll.sdk._context import Context
 from atoll.sdk._io_sync import call, shielded
+from atoll.sdk._steps import checked
 from atoll.types import (
     BuildInfo,
     BuildLine,
@@ -25,10 +27,11 @@ from atoll.types import (
     SnapshotInfo,
     TemplateInfo,
     TemplateSpec,
-    check_kind,
+    texts_of,
 )
 
 if TYPE_CHECKING:
+    from atoll.sdk._sync.building import Builder
     from atoll.sdk._dockerfile import Dockerfile
 
 BUILD_S = 3600.0
@@ -99,7 +102,7 @@ class Templates:
             path = f"/v1/sandboxes/{ref(snapshot.id)}/template"
         else:
             path = f"/v1/snapshots/{ref(snapshot_ref(snapshot))}/template"
-        body = RecordRequest(name=name, team=team, tags=[*tags])
+        body = RecordRequest(name=name, team=team, tags=texts_of("tags", tags))
         with contextlib.closing(Link()) as link:
             return link.call("POST", path, Resolved, body, timeout_s=LONG_S)
 
@@ -123,7 +126,7 @@ class Templates:
             TemplateNotFoundError: There is no such template, or the template has no such tag.
             InvalidSpecError: A tag is invalid, or no tag is given.
         """
-        body = TagsRequest(tags=[*tags], team=team)
+        body = TagsRequest(tags=texts_of("tags", tags), team=team)
         with contextlib.closing(Link()) as link:
             return link.call("POST", f"/v1/templates/{ref(template)}/tag", BuildInfo, body)
 
@@ -136,7 +139,7 @@ class Templates:
             InvalidSpecError: ``default`` is among the tags, or no tag is given.
         """
         with contextlib.closing(Link()) as link:
-            body = TagsRequest(tags=[*tags], team=team)
+            body = TagsRequest(tags=texts_of("tags", tags), team=team)
             link.send("POST", f"/v1/templates/{ref(template)}/untag", body)
 
     @staticmethod
@@ -164,11 +167,9 @@ class Templates:
         Raises:
             InvalidSpecError: It is not a Dockerfile, or asks for what templates do not support.
         """
-        from atoll.sdk._dockerfile import Dockerfile
+        from atoll.sdk._dockerfile import read_dockerfile
 
-        if isinstance(file, Path):
-            return Dockerfile.read(file, args, target)
-        return Dockerfile(file, args, target)
+        return read_dockerfile(file, args, target)
 
     @staticmethod
     def build(
@@ -206,7 +207,7 @@ class Templates:
             QuotaError: The team has as many builds under way as it may.
             NoSpaceError: The disk under the home is full.
         """
-        check_kind("spec", spec, TemplateSpec)
+        spec = checked(spec)
         build = Templates.request(name, team=team, tags=tags, limits=spec.limits, public=public)
         return Templates.carry_out(
             build.build_id,
@@ -245,8 +246,9 @@ class Templates:
         Raises:
             StateError: The build was begun before.
         """
-        from atoll.sdk._sync.building import Builder, failure
+        from atoll.sdk._sync.building import Builder
 
+        spec = checked(spec)
         files = Context(None if context is None else Path(context), archives, spec.ignore)
         with contextlib.closing(Link()) as link:
             if isinstance(link.place, There):
@@ -262,23 +264,9 @@ class Templates:
                 link, build, spec, team=team, context=files, on_line=on_line, timeout_s=timeout_s
             )
             try:
-                if on_begun is not None:
-                    call(on_begun, build)
-                ready = FinishRequest(state="ready", snapshot_id=builder.run(), image=builder.image)
-                build = link.call("POST", f"{path}/finish", BuildInfo, ready, timeout_s=LONG_S)
-                # another party ended the build: it was cancelled, or a new supervisor ended it
-                if build.state != "ready":
-                    raise TemplateBuildError(f"the build is {build.state}: {build.reason}")
-                return build
-            except BaseException as error:
-                state: Literal["failed", "cancelled"] = (
-                    "failed" if isinstance(error, Exception) else "cancelled"
+                return _built(
+                    link, builder, path, None if on_begun is None else partial(on_begun, build)
                 )
-                over = FinishRequest(state=state, step=builder.step, reason=failure(error))
-                with shielded(_END_S), contextlib.suppress(AtollError):
-                    # if this call fails, the supervisor notices that the held connection is gone
-                    link.call("POST", f"{path}/finish", BuildInfo, over, timeout_s=_END_S)
-                raise
             finally:
                 builder.close()
                 hold.close()
@@ -305,7 +293,11 @@ class Templates:
             InvalidSpecError: The name or a tag is invalid.
         """
         body = TemplateRequest(
-            name=name, team=team, tags=[*tags], limits=(limits or Limits()).check(), public=public
+            name=name,
+            team=team,
+            tags=texts_of("tags", tags),
+            limits=(limits or Limits()).check(),
+            public=public,
         )
         with contextlib.closing(Link()) as link:
             return link.call("POST", "/v1/templates", BuildInfo, body)
@@ -337,3 +329,27 @@ class Templates:
         """Erase the stored steps of earlier builds, so that the next builds run all their steps."""
         with contextlib.closing(Link()) as link:
             link.delete("/v1/steps")
+
+
+def _built(
+    link: Link, builder: Builder, path: str, on_begun: Callable[[], Any] | None
+) -> BuildInfo:
+    """Run a build and tell the supervisor how it ended."""
+    from atoll.sdk._sync.building import failure
+
+    try:
+        if on_begun is not None:
+            call(on_begun)
+        ready = FinishRequest(state="ready", snapshot_id=builder.run(), image=builder.image)
+        build = link.call("POST", f"{path}/finish", BuildInfo, ready, timeout_s=LONG_S)
+        # another party ended the build: it was cancelled, or a new supervisor ended it
+        if build.state != "ready":
+            raise TemplateBuildError(f"the build is {build.state}: {build.reason}")
+        return build
+    except BaseException as error:
+        state: Literal["failed", "cancelled"] = "failed" if isinstance(error, Exception) else "cancelled"
+        over = FinishRequest(state=state, step=builder.step, reason=failure(error))
+        with shielded(_END_S), contextlib.suppress(AtollError):
+            # if this call fails, the supervisor notices that the held connection is gone
+            link.call("POST", f"{path}/finish", BuildInfo, over, timeout_s=_END_S)
+        raise

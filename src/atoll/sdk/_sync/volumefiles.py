@@ -10,7 +10,7 @@ from atoll.errors import FileError, FileMissingError, NotADirectoryInSandboxErro
 from atoll.protocol import AttributesRequest
 from atoll.sdk._sync.http import Upload
 from atoll.sdk._sync.link import Link, ref
-from atoll.sdk._bytes import GIB, as_bytes, sliced
+from atoll.sdk._bytes import GIB, as_bytes, check_upload, sliced
 from atoll.types import GuestPath, VolumeEntry, check_kind, check_number, path_text
 
 _Entries = list[VolumeEntry]
@@ -165,6 +165,7 @@ class VolumeFiles:
             if isinstance(data, (str, bytes, bytearray, memoryview)):
                 content = as_bytes(data)
                 return link.upload(where, VolumeEntry, sliced(content), len(content))
+            check_upload(data)
             return link.upload(where, VolumeEntry, data)
 
     def set_attributes(
