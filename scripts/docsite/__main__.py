@@ -21,6 +21,7 @@ from docsite.pages import files, lead_of, page, sources, title_of
 from docsite.sdk import sdk_page, types_page
 
 ROOT = Path(__file__).resolve().parents[2]
+STYLE = Path(__file__).with_name("extra.css")
 ABOUT = "A whole persistent computer for every AI agent: it sleeps, wakes where it left off, forks and rolls back."
 
 
@@ -39,6 +40,7 @@ def main() -> int:
             _write(staged / name, text)
         for name, source in files(ROOT).items():
             _write(staged / name, source.read_text())
+        _write(staged / STYLE.name, STYLE.read_text())
         _build(staged, made, texts)
         # for readers that are programs: each page's Markdown beside it, and a list of all
         for name, text in texts.items():

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import get_args
+from typing import ForwardRef, get_args
 
 import msgspec
 
@@ -127,6 +127,8 @@ def _signature(name: str, method: Callable[..., object]) -> str:
 
 def _plain(annotation: object, names: Mapping[str, object] = MappingProxyType({})) -> str:
     """An annotation as it would be written where all names are known; ``names`` are those of its module."""
+    if isinstance(annotation, ForwardRef):  # of a TypedDict
+        annotation = annotation.__forward_arg__
     if not isinstance(annotation, str):
         annotation = annotation.__name__ if inspect.isclass(annotation) else str(annotation)
     # inside a class with a method `list`, annotations have such names

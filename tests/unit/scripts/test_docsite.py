@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,7 @@ def test_the_reference_has_every_command_every_class_and_no_private_name() -> No
     assert "```python\nget(name: str" in sdk
     assert "-> _" not in sdk
     assert ": _" not in types
+    assert "ForwardRef" not in text and "<class" not in text
 
 
 @pytest.mark.parametrize(
@@ -102,3 +104,11 @@ def test_links_of_the_site_lead_somewhere_and_fetch_nothing_from_elsewhere(
     (tmp_path / "a.html").write_text(body)
     (tmp_path / "b.html").write_text('<h2 id="reef">Reef</h2>')
     assert faults(tmp_path) == found
+
+
+def test_a_code_in_a_table_is_not_broken_inside_a_word() -> None:
+    place = ROOT / "scripts/docsite"
+    assert "extra_css: [extra.css]" in (place / "mkdocs.yml").read_text()
+    rule = re.search(r"\.md-typeset td code.*?\{(.*?)\}", (place / "extra.css").read_text(), re.DOTALL)
+    assert rule is not None
+    assert "word-break: normal" in rule[1] and "overflow-wrap: normal" in rule[1]
