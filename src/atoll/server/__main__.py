@@ -28,7 +28,7 @@ from atoll.server.auth.operator_key import operator_key
 from atoll.server.certificates import certificates, check_pair
 from atoll.server.domain_names import notice, unresolved
 from atoll.server.e2b.image_names import table_of
-from atoll.server.environment import check_env_file, client_variables, local_variables, tell
+from atoll.server.environment import check_env_file, client_variables, local_variables, login_line, tell
 from atoll.server.listener import Listener, bound
 from atoll.server.settings import Settings, address_of
 from atoll.server.supervisor_starter import raise_limits, supervisor_starter
@@ -157,6 +157,7 @@ def _serve(settings: Settings, tokens: Tokens, log: AccessLog, sock: socket.sock
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
         # the server already listens here; later it may not write where other programs look
         tell(client_variables(settings, made.key), settings.env_file)
+        click.echo(f"For atoll's own clients: {login_line(settings)}   # asks for the key", err=True)
         if settings.domain is not None and local_variables(settings):
             click.echo(
                 f"On this machine https://localhost:{settings.port} reaches this server too.", err=True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import click
@@ -22,9 +23,20 @@ def client_variables(settings: Settings, key: str) -> dict[str, str]:
         }
     if settings.domain is not None and settings.tls_cert is not None:
         return variables | {"E2B_DOMAIN": str(settings.public_domain)}
+    return variables | _urls(_own_url(settings))
+
+
+def login_line(settings: Settings) -> str:
+    """Return the command with which atoll's own SDK and command line use this server."""
+    named = settings.domain is not None and settings.tls_cert is not None
+    url = f"https://api.{settings.public_domain}" if named else _own_url(settings)
+    authority = "" if settings.tls_authority is None else f" --ca {shlex.quote(str(settings.tls_authority))}"
+    return f"atoll login {url}{authority}"
+
+
+def _own_url(settings: Settings) -> str:
     host = settings.host if settings.host not in ("0.0.0.0", "::") else "127.0.0.1"
-    url = f"{settings.scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}"
-    return variables | _urls(url)
+    return f"{settings.scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}"
 
 
 def local_variables(settings: Settings) -> dict[str, str]:

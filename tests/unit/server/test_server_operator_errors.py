@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from atoll.errors import InvalidSpecError
 from atoll.server.auth.access_log import AccessLog
 from atoll.server.certificates import certificates, check_pair
-from atoll.server.environment import check_env_file, client_variables, tell
+from atoll.server.environment import check_env_file, client_variables, login_line, tell
 from atoll.server.settings import Settings
 
 BOUND_S = 60.0
@@ -105,6 +105,33 @@ def test_node_trusts_the_authority_besides_and_python_a_bundle_instead() -> None
     settings = Settings(tls_cert=Path("c"), tls_authority=Path("authority"), tls_bundle=Path("bundle"))
     variables = client_variables(settings, "k")
     assert (variables["NODE_EXTRA_CA_CERTS"], variables["SSL_CERT_FILE"]) == ("authority", "bundle")
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        (Settings(host="127.0.0.1", port=8000), "atoll login http://127.0.0.1:8000"),
+        (Settings(host="0.0.0.0", port=8000), "atoll login http://127.0.0.1:8000"),
+        (
+            Settings(host="::", port=443, domain="s.example.com", tls_cert=Path("c")),
+            "atoll login https://api.s.example.com",
+        ),
+        (
+            Settings(
+                port=8443,
+                domain="s.test",
+                tls_cert=Path("c"),
+                tls_authority=Path("/h ome/a"),
+                tls_bundle=Path("b"),
+            ),
+            "atoll login https://api.s.test:8443 --ca '/h ome/a'",
+        ),
+    ],
+)
+def test_the_line_for_atolls_own_clients_names_the_server_and_its_authority(
+    settings: Settings, line: str
+) -> None:
+    assert login_line(settings) == line
 
 
 def test_an_access_log_makes_no_directory(tmp_path: Path) -> None:
