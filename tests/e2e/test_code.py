@@ -150,7 +150,7 @@ def test_a_context_is_made_listed_restarted_and_deleted(sandbox: Sandbox) -> Non
 
 def test_a_sandbox_without_the_template_says_what_to_do(module_home: Path) -> None:
     del module_home
-    with Sandbox.create() as plain, pytest.raises(UnsupportedError, match="atoll template install"):
+    with Sandbox.create() as plain, pytest.raises(UnsupportedError, match="toolkits.install"):
         plain.code.run("1")
 
 

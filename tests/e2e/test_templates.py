@@ -389,7 +389,7 @@ def test_the_command_line_builds_from_a_dockerfile(image: str, pages: Path) -> N
     assert built.returncode == 0, built.stderr
     assert b"EXPOSE has no effect" in built.stderr
     (row,) = json.loads(said("template", "ls", "--json"))
-    assert (row["name"], row["template_id"]) == ("made", built.stdout.decode().strip())
+    assert (row["name"], built.stdout.decode()) == ("made", "made\n")
     with Sandbox.create(template="made") as sandbox:
         told = sandbox.run(f"cat /made; pwd; id -un; echo $NAME; {ASK}").stdout
         assert told.splitlines() == ["made for ann", "/srv/ann", "app", "ann", "first"]

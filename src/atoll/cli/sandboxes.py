@@ -43,6 +43,11 @@ def killed_if_stopped() -> Iterator[list[Sandbox]]:
         raise
 
 
+def names_of_sandboxes() -> dict[str, str]:
+    """Return what users call the sandboxes, by id; of those without a name their id."""
+    return {info.sandbox_id: info.name or info.sandbox_id for info in Sandbox.list()}
+
+
 def held(ref: str) -> Sandbox:
     """Return the sandbox in whatever state it is. Only its first use wakes it, if allowed."""
     return Sandbox.connect(ref, wake=False)

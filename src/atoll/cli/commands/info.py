@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
+
 import click
 
-from atoll import Sandbox
+from atoll import Sandbox, Snapshots, Volumes
 from atoll.cli.lazy import Command
 from atoll.cli.lifecycle import idle_shown, lease_shown
 from atoll.cli.limits import described
@@ -12,6 +15,7 @@ from atoll.cli.network import network_shown
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json
 from atoll.cli.text import moment, plain
+from atoll.errors import AtollError
 from atoll.types import SandboxInfo, ServiceSpec, VolumeMount
 
 
@@ -29,7 +33,7 @@ def command(sandbox: str, as_json: bool) -> None:
     if as_json:
         show_json(info)
         return
-    for name, value in _lines(info):
+    for name, value in lines_of(info, _names_in(info)):
         click.echo(f"{name:<11}{plain(value)}")
 
 
@@ -57,14 +61,26 @@ def _service(spec: ServiceSpec) -> str:
     )
 
 
-def _mount(path: str, mount: VolumeMount) -> str:
-    return f"{mount.volume} at {path}{', read-only' if mount.read_only else ''}"
+def _mount(path: str, mount: VolumeMount, names: Mapping[str, str]) -> str:
+    return f"{names.get(mount.volume, mount.volume)} at {path}{', read-only' if mount.read_only else ''}"
 
 
-def _lines(info: SandboxInfo) -> list[tuple[str, str]]:
+def _names_in(info: SandboxInfo) -> dict[str, str]:
+    """Return the names of the volumes and of the snapshot of a sandbox, by id."""
+    names: dict[str, str] = {}
+    with suppress(AtollError):  # the ids say it too
+        if info.volumes:
+            names |= {volume.volume_id: volume.name for volume in Volumes.list(team=info.team)}
+        if info.snapshot_id is not None:
+            names[info.snapshot_id] = Snapshots.get(info.snapshot_id).name or info.snapshot_id
+    return names
+
+
+def lines_of(info: SandboxInfo, names: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return what is known of a sandbox, as lines. Volumes and snapshots are called by their ``names``, by id."""
     lines = [
-        ("id", info.sandbox_id),
         ("name", info.name or "-"),
+        ("id", info.sandbox_id),
         ("state", info.state + _remark(info)),
         ("image", info.image),
         ("created", moment(info.created_at)),
@@ -77,7 +93,7 @@ def _lines(info: SandboxInfo) -> list[tuple[str, str]]:
         ("on crash", info.on_crash),
         ("user", f"{info.user} in {info.cwd}"),
         ("disk", _disk(info)),
-        ("snapshot", info.snapshot_id or "-"),
+        ("snapshot", "-" if info.snapshot_id is None else names.get(info.snapshot_id, info.snapshot_id)),
     ]
     if (idle := idle_shown(info)) is not None:
         lines.append(("idle" if info.state == "running" else "asleep", idle))
@@ -92,7 +108,7 @@ def _lines(info: SandboxInfo) -> list[tuple[str, str]]:
     if info.recovered is not None:
         lines.append(("recovered", f"{moment(info.recovered.at)}: {info.recovered}"))
     lines += [("service", _service(each)) for each in info.services]
-    lines += [("volume", _mount(path, mount)) for path, mount in sorted(info.volumes.items())]
+    lines += [("volume", _mount(path, mount, names)) for path, mount in sorted(info.volumes.items())]
     lines += [("metadata", f"{key}={value}") for key, value in sorted(info.metadata.items())]
     # The values of variables may be secrets, and other people may see the screen. --json shows them.
     lines += [("env", key) for key in sorted(info.env)]

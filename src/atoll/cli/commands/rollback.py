@@ -29,4 +29,4 @@ def command(sandbox: str, snapshot: str, as_json: bool) -> None:
     if as_json:
         show_json(info)
     else:
-        click.echo(info.sandbox_id)
+        click.echo(info.name or info.sandbox_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -13,7 +14,7 @@ from atoll.cli.lifecycle import Length
 from atoll.cli.options import env_option, json_option, sandbox_argument
 from atoll.cli.output import show_json
 from atoll.cli.sandboxes import held
-from atoll.cli.text import age, plain, table
+from atoll.cli.text import age, moment, plain, table
 
 name_argument = click.argument("name", metavar="NAME")
 
@@ -99,20 +100,7 @@ def list_services(sandbox: str, as_json: bool) -> None:
     if as_json:
         show_json(infos)
         return
-    now_s = time.time()
-    rows = [
-        [
-            info.name,
-            state_shown(info),
-            "-" if info.since is None else age(info.since, now_s),
-            str(info.pid or "-"),
-            str(info.restarts),
-            str(info.spec.port or "-"),
-            command_shown(info),
-        ]
-        for info in infos
-    ]
-    click.echo(table(["NAME", "STATE", "FOR", "PID", "RESTARTS", "PORT", "COMMAND"], rows))
+    click.echo(shown(infos, time.time()))
 
 
 @command.command(name="logs")
@@ -183,6 +171,30 @@ def remove(sandbox: str, name: str, as_json: bool) -> None:
         target.services.remove(name)
     if as_json:
         show_json({"removed": [name]})
+
+
+def shown(infos: Sequence[ServiceInfo], now_s: float) -> str:
+    """Return a table of services. One that runs by a schedule has it and its next run in it."""
+    scheduled = any(info.spec.schedule for info in infos)
+    rows = [
+        [
+            info.name,
+            state_shown(info),
+            "-" if info.since is None else age(info.since, now_s),
+            str(info.pid or "-"),
+            str(info.restarts),
+            str(info.spec.port or "-"),
+            *((info.spec.schedule or "-", _next_run(info)) if scheduled else ()),
+            command_shown(info),
+        ]
+        for info in infos
+    ]
+    schedule = ("SCHEDULE (UTC)", "NEXT RUN") if scheduled else ()
+    return table(["NAME", "STATE", "FOR", "PID", "RESTARTS", "PORT", *schedule, "COMMAND"], rows)
+
+
+def _next_run(info: ServiceInfo) -> str:
+    return "-" if info.next_at is None else moment(info.next_at)
 
 
 def state_shown(info: ServiceInfo) -> str:

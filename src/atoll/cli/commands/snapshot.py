@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 import click
 
@@ -12,7 +13,7 @@ from atoll.cli.lazy import Group
 from atoll.cli.options import complete_sandbox, json_option, sandbox_argument
 from atoll.cli.output import note, show_json
 from atoll.cli.progress import progress_shown
-from atoll.cli.sandboxes import held
+from atoll.cli.sandboxes import held, names_of_sandboxes
 from atoll.cli.text import age, plain, size, table
 from atoll.cli.verify_report import show_report
 from atoll.types import SnapshotInfo
@@ -77,7 +78,7 @@ def list_snapshots(sandbox: str | None, team: str | None, as_json: bool) -> None
     if as_json:
         show_json(infos)
     else:
-        click.echo(_as_table(infos))
+        click.echo(_as_table(infos, names_of_sandboxes()))
 
 
 @command.command(name="tree")
@@ -131,13 +132,13 @@ def verify(ctx: click.Context, snapshots: tuple[str, ...], as_json: bool) -> Non
     ctx.exit(0 if report.whole else 1)
 
 
-def _as_table(infos: list[SnapshotInfo]) -> str:
+def _as_table(infos: list[SnapshotInfo], names: Mapping[str, str]) -> str:
     now_s = time.time()
     rows = [
         [
             info.snapshot_id,
             info.name or "-",
-            info.sandbox_id,
+            names.get(info.sandbox_id, info.sandbox_id),
             size(info.memory_bytes),
             size(info.disk_bytes),
             age(info.created_at, now_s),

@@ -18,7 +18,7 @@ from atoll.cli.output import show_json
 from atoll.cli.text import age, plain, table
 from atoll.errors import InvalidSpecError
 from atoll.toolkits import SHIPPED, install
-from atoll.types import BuildLine, TemplateInfo
+from atoll.types import DEFAULT_TAG, BuildInfo, BuildLine, TemplateInfo
 
 _MOST_BYTES = 1 << 20
 
@@ -51,8 +51,8 @@ def command() -> None:
 @limit_options
 @json_option
 def build(directory: str, dockerfile: str | None, as_json: bool, **options: Any) -> None:
-    r"""Build a template from a Dockerfile. The steps run in a sandbox. The CMD runs in every sandbox made
-    from the template.
+    r"""Build a template from a Dockerfile, and print its name with each tag. The steps run in a sandbox. The CMD
+    runs in every sandbox made from the template.
 
     \b
     Example:
@@ -67,9 +67,10 @@ def build(directory: str, dockerfile: str | None, as_json: bool, **options: Any)
     for note in parsed.notes:
         click.echo(f"{path.name}: {note}", err=True)
     spec = parsed.spec(ready_command=options["ready_command"], limits=limits(options), force=options["force"])
+    name = options["name"] or root.name.lower()
     info = Templates.build(
         spec,
-        options["name"] or root.name.lower(),
+        name,
         tags=options["tags"],
         context=root,
         on_line=None if as_json else _shown,
@@ -78,7 +79,8 @@ def build(directory: str, dockerfile: str | None, as_json: bool, **options: Any)
     if as_json:
         show_json(info)
     else:
-        click.echo(info.template_id)
+        for called in names_of(name.partition(":")[0], info):
+            click.echo(called)
 
 
 @command.command(name="install")
@@ -107,7 +109,7 @@ def install_template(
     if as_json:
         show_json(info)
     else:
-        click.echo(info.template_id)
+        click.echo(name)
 
 
 @command.command(name="ls")
@@ -200,6 +202,11 @@ def prune_steps(as_json: bool) -> None:
     Templates.forget_steps()
     if as_json:
         show_json({"pruned": True})
+
+
+def names_of(name: str, build: BuildInfo) -> list[str]:
+    """Return what `atoll create --template` takes for a build: the template's name, with each of its tags."""
+    return [name if tag == DEFAULT_TAG else f"{name}:{tag}" for tag in build.tags or [DEFAULT_TAG]]
 
 
 def _shown(line: BuildLine) -> None:

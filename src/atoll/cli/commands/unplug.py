@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import click
 
 from atoll import Sandbox, Supervisor
@@ -9,8 +11,9 @@ from atoll.cli.failures import FAILED
 from atoll.cli.lazy import Command
 from atoll.cli.options import complete_sandbox, json_option
 from atoll.cli.output import note, show_json
-from atoll.cli.sandboxes import change
+from atoll.cli.sandboxes import change, names_of_sandboxes
 from atoll.cli.text import plain
+from atoll.errors import AtollError
 from atoll.types import SandboxInfo
 
 _ANSWERS_S = 2.0
@@ -52,13 +55,16 @@ def command(
 
 def _all(ctx: click.Context, reason: str | None, *, as_json: bool) -> None:
     done = Supervisor.unplug_all(reason)
+    names: dict[str, str] = {}
+    with suppress(AtollError):  # it is done, and only told without names
+        names = names_of_sandboxes()
     if as_json:
         show_json(done)
     else:
         for sandbox_id in done.unplugged:
-            click.echo(sandbox_id)
+            click.echo(names.get(sandbox_id, sandbox_id))
     for sandbox_id, why in done.failed.items():
-        note(f"atoll: {sandbox_id}: {plain(why)}")
+        note(f"atoll: {names.get(sandbox_id, sandbox_id)}: {plain(why)}")
     ctx.exit(FAILED if done.failed else 0)
 
 

@@ -126,7 +126,7 @@ class Dialling:
             # The sandbox has just been put to sleep, which ended this connection.
             connection.close()
         raise DeadlineError(
-            f"sandbox {sandbox.sandbox_id} was suspended again and again",
+            f"sandbox {sandbox.row.called} was suspended again and again",
             hint="another client pauses or suspends it",
             sandbox_id=sandbox.sandbox_id,
         )
@@ -153,7 +153,7 @@ class Dialling:
             if connection is not None:
                 return connection
             raise NotFoundError(
-                f"nothing listens on port {port} of sandbox {sandbox.sandbox_id}",
+                f"nothing listens on port {port} of sandbox {sandbox.row.called}",
                 hint="start the server in the sandbox first",
                 sandbox_id=sandbox.sandbox_id,
             )
@@ -161,7 +161,7 @@ class Dialling:
             if isinstance(error, AtollError):
                 raise
             raise DeadlineError(
-                f"sandbox {sandbox.sandbox_id} did not answer on port {port}: {error}",
+                f"sandbox {sandbox.row.called} did not answer on port {port}: {error}",
                 hint="it may be overloaded; try again",
                 sandbox_id=sandbox.sandbox_id,
             ) from None
@@ -185,7 +185,7 @@ class Dialling:
             await asyncio.wait_for(running.gone.wait(), _DIAL_TIMEOUT_S)
             raise running.lost(sandbox.sandbox_id)
         raise AgentError(
-            f"the agent of sandbox {sandbox.sandbox_id} does not listen",
+            f"the agent of sandbox {sandbox.row.called} does not listen",
             hint="kill the sandbox, or roll it back",
             sandbox_id=sandbox.sandbox_id,
         )

@@ -61,7 +61,7 @@ class CrashRecovery:
         wanted = sandbox.row.on_crash
         if wanted == "stop" and not by_hand:
             raise SandboxCrashedError(
-                f"sandbox {sandbox.sandbox_id} crashed ({sandbox.row.reason}) and waits for a decision",
+                f"sandbox {sandbox.row.called} crashed ({sandbox.row.reason}) and waits for a decision",
                 hint="`atoll resume` boots it from its disk, `atoll rollback` goes back to a snapshot",
                 sandbox_id=sandbox.sandbox_id,
             )

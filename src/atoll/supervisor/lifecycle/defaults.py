@@ -54,7 +54,7 @@ class Defaults:
         async with sandbox.lock:
             if sandbox.row.state != "running":
                 raise StateError(
-                    f"cannot change the defaults of sandbox {sandbox.sandbox_id}: it is {sandbox.row.state}",
+                    f"cannot change the defaults of sandbox {sandbox.row.called}: it is {sandbox.row.state}",
                     hint="wake it first",
                     sandbox_id=sandbox.sandbox_id,
                 )

@@ -212,7 +212,7 @@ def _check_pair(original: Sandbox, winner: Sandbox) -> None:
         check_action("promote", each.row.state, each.sandbox_id)
         check_memory("promote", each.row)
         check_plugged("promote", each)
-    told = f"sandbox {winner.sandbox_id} cannot be promoted to {original.sandbox_id}"
+    told = f"sandbox {winner.row.called} cannot be promoted to {original.row.called}"
     if winner is original:
         raise InvalidSpecError(f"{told}: it is the same sandbox", hint="name a fork of it")
     if winner.row.team != original.row.team:

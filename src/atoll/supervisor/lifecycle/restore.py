@@ -167,7 +167,7 @@ def _woken_badly(sandbox: Sandbox, error: BaseException) -> BaseException:
         else "`atoll resume --no-memory` boots its disk"
     )
     return SandboxCrashedError(
-        f"sandbox {sandbox.sandbox_id} ended while it was being woken, and is suspended again",
+        f"sandbox {sandbox.row.called} ended while it was being woken, and is suspended again",
         hint=f"try again; if it ends each time, {remedy}",
         sandbox_id=sandbox.sandbox_id,
     )

@@ -106,12 +106,12 @@ class Rollback:
         check_plugged("roll back", sandbox)
         if snapshot.image_digest != sandbox.row.image_digest:
             raise InvalidSpecError(
-                f"snapshot {ref!r} was made from another image than sandbox {sandbox.sandbox_id}",
+                f"snapshot {ref!r} was made from another image than sandbox {sandbox.row.called}",
                 hint="create a new sandbox with from_snapshot",
             )
         if snapshot.snapshot_id not in self._line(sandbox.row):
             raise InvalidSpecError(
-                f"snapshot {ref!r} is not a snapshot of sandbox {sandbox.sandbox_id} or of its ancestors",
+                f"snapshot {ref!r} is not a snapshot of sandbox {sandbox.row.called} or of its ancestors",
                 hint="create a new sandbox with from_snapshot",
             )
         # The memory refers to its mounts, which may be those of another sandbox.

@@ -53,7 +53,7 @@ class Services:
             row = sandbox.row
             if any(each.name == spec.name for each in row.services):
                 raise NameTakenError(
-                    f"sandbox {row.sandbox_id} has a service {spec.name!r}",
+                    f"sandbox {row.called} has a service {spec.name!r}",
                     hint="remove it first, or choose another name",
                     sandbox_id=row.sandbox_id,
                 )
@@ -129,7 +129,7 @@ def _service(sandbox: Sandbox, name: str) -> ServiceSpec:
         if each.name == name:
             return each
     raise ServiceNotFoundError(
-        f"sandbox {sandbox.sandbox_id} has no service {name[:100]!r}",
+        f"sandbox {sandbox.row.called} has no service {name[:100]!r}",
         hint="`atoll service ls` lists them",
         sandbox_id=sandbox.sandbox_id,
     )
@@ -138,7 +138,7 @@ def _service(sandbox: Sandbox, name: str) -> ServiceSpec:
 def _running(sandbox: Sandbox) -> RunningMachine:
     if sandbox.row.state != "running":
         raise StateError(
-            f"sandbox {sandbox.sandbox_id} was {sandbox.row.state} by another client during the call",
+            f"sandbox {sandbox.row.called} was {sandbox.row.state} by another client during the call",
             hint="call again",
             sandbox_id=sandbox.sandbox_id,
         )

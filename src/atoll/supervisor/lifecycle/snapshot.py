@@ -214,7 +214,7 @@ class Snapshots:
         if not row.automatic:
             kept = registry.snapshots(forgotten=False)
             SnapshotTree([one.info() for one in kept]).removable(row.snapshot_id)
-        users = [one.sandbox_id for one in registry.sandboxes() if _needs(one.row, row)]
+        users = [one.row.called for one in registry.sandboxes() if _needs(one.row, row)]
         if users or registry.pins.has(row.snapshot_id):
             raise InUseError(
                 f"snapshot {ref!r} is needed by {', '.join(users) or 'a sandbox that is being created from it'}",

@@ -186,13 +186,13 @@ class Unplugs:
             await self._store(sandbox, unplugged, frozen)
         if failure is not None:
             raise EngineError(
-                f"sandbox {sandbox.sandbox_id} has no network any more, but it cannot be frozen: {failure}",
+                f"sandbox {sandbox.row.called} has no network any more, but it cannot be frozen: {failure}",
                 hint="`atoll kill` ends it in any case",
                 sandbox_id=sandbox.sandbox_id,
             ) from failure
         if refusal is not None:
             raise HostError(
-                f"sandbox {sandbox.sandbox_id} is frozen and its relay passes nothing, but the kernel refused to "
+                f"sandbox {sandbox.row.called} is frozen and its relay passes nothing, but the kernel refused to "
                 f"cut its network: {refusal}",
                 hint="`atoll kill` ends it in any case",
                 sandbox_id=sandbox.sandbox_id,

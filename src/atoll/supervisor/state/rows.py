@@ -171,6 +171,11 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
         return None if self.left_at is None else self.left_at + LEFT_MOST_S
 
     @property
+    def called(self) -> str:
+        """What its user calls it: its name, or else its id."""
+        return self.name or self.sandbox_id
+
+    @property
     def awake(self) -> bool:
         """Whether it runs, or will at once when an operation on its disk is over."""
         return self.state == "running" or self.relayering

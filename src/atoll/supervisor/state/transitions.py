@@ -77,7 +77,7 @@ def check_use(row: SandboxRow) -> None:
     hidden = row.state == "paused" and row.sleep_cause == "idle"
     if row.state in ("paused", "suspended") and not row.lifecycle.auto_resume and not hidden:
         raise AsleepError(
-            f"sandbox {row.sandbox_id} is {row.state}, and only `resume` wakes it",
+            f"sandbox {row.called} is {row.state}, and only `resume` wakes it",
             hint="resume it first",
             sandbox_id=row.sandbox_id,
         )
@@ -93,7 +93,7 @@ def check_plugged(action: str, sandbox: Sandbox) -> None:
     if unplugged is not None:
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unplugged.at))
         raise UnpluggedError(
-            f"cannot {action} sandbox {sandbox.sandbox_id}: it is unplugged since {since} ({unplugged.reason})",
+            f"cannot {action} sandbox {sandbox.row.called}: it is unplugged since {since} ({unplugged.reason})",
             hint="`atoll replug` gives it its network back",
             sandbox_id=sandbox.sandbox_id,
         )
@@ -107,7 +107,7 @@ def check_memory(action: Action, row: SandboxRow) -> None:
     """
     if not row.has_memory:
         raise StateError(
-            f"cannot {action} sandbox {row.sandbox_id}: only its disk is kept",
+            f"cannot {action} sandbox {row.called}: only its disk is kept",
             hint="resume it first: it boots from its disk",
             sandbox_id=row.sandbox_id,
         )

@@ -113,7 +113,7 @@ class Volumes:
 
     def owned_by(self, team: str) -> tuple[str, ...]:
         """A team's volumes, in words for people."""
-        return tuple(f"volume {row.volume_id}" for row in self.list(team))
+        return tuple(f"volume {row.name}" for row in self.list(team))
 
     def _named(self, name: str, team: str | None) -> VolumeRow | None:
         return next((row for row in self._rows.values() if (row.name, row.team) == (name, team)), None)
@@ -182,7 +182,7 @@ class Volumes:
                 accessed.
         """
         row = self.get(ref, team)
-        users = [one.sandbox_id for one in self._registry.sandboxes() if row.volume_id in one.row.volume_ids]
+        users = [one.row.called for one in self._registry.sandboxes() if row.volume_id in one.row.volume_ids]
         if users or self._registry.pins.has(row.volume_id):
             raise InUseError(
                 f"volume {ref!r} is used by {', '.join(users) or 'a running operation'}",
