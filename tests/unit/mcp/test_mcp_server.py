@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -91,3 +93,12 @@ def test_a_sandbox_is_made_from_a_template() -> None:
     with pytest.raises(ToolError):
         anyio.run(call)
     assert made == [(None, None, "code-interpreter-v1")]
+
+
+def test_the_guide_lists_every_tool_and_marks_the_core() -> None:
+    page = (Path(__file__).parents[3] / "docs/guide/mcp.md").read_text()
+    table = page.partition("| tool | does |")[2].partition("\n\n")[0]
+    cells = re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE)
+    named = dict(re.findall(r"`(\w+)`(†?)", " ".join(cells)))
+    assert set(named) == set(described(tools="all"))
+    assert {name for name, mark in named.items() if mark} == CORE

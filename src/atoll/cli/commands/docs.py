@@ -85,7 +85,7 @@ def _show(page: Page) -> None:
     console = Console()
     console.width = min(console.width, _WIDEST)
     with console.capture() as drawn:
-        console.print(Markdown(page.text))
+        console.print(Markdown(page.text, hyperlinks=False))
     click.echo_via_pager(drawn.get())
 
 
