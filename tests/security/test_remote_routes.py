@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 import pytest
@@ -406,6 +407,29 @@ def test_no_team_dials_into_another_s_sandbox(server: Server, reef: Reef) -> Non
         assert error is not None and error.code == "invalid_spec", port
     with pytest.raises(DeniedError):
         answered("atoll_" + "0" * 40, "pearl")
+
+
+def test_numbers_out_of_bounds_are_refused(server: Server, reef: Reef) -> None:
+    for path, name in (
+        ("/v1/sandboxes", "limit"),
+        ("/v1/sandboxes/{ref}/logs", "offset"),
+        ("/v1/sandboxes/{ref}/egress/decisions", "offset"),
+        ("/v1/sandboxes/{ref}/stats/history", "start"),
+    ):
+        for number in ("9" * 24, "-" + "9" * 24, "nan"):
+            target = f"{path_of(path, reef.things)}?{urlencode({name: number})}"
+            refused = ask(server, reef.own_key, "GET", target)
+            assert (refused.status_code, refused.json()["code"]) == (400, "invalid_spec"), target
+
+
+def test_a_tunnel_ends_within_five_seconds_of_its_key(server: Server, reef: Reef) -> None:
+    made = Keys.create("reef", "to be revoked")
+    _, sock = Bridge.of_process().dial(At(server.url, made.key), reef.sandbox.id, 49983, ANSWER_S)
+    assert sock is not None
+    with sock:
+        Keys.revoke(made.info.key_id)
+        sock.settimeout(5)
+        assert sock.recv(1) == b""
 
 
 def test_the_quotas_of_the_team_hold(server: Server, reef: Reef) -> None:

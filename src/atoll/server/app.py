@@ -16,6 +16,7 @@ from atoll.protocol import ours
 from atoll.server.api import routes
 from atoll.server.auth.access import Access
 from atoll.server.auth.access_log import AccessLog, logged
+from atoll.server.auth.lasting_requests import KeyEndedError, ending_with_key
 from atoll.server.e2b.answers import Refusal, refusal_of, refused
 from atoll.server.gateway import CutError, Gateway
 from atoll.server.settings import Settings
@@ -35,13 +36,13 @@ def make_app(settings: Settings, tokens: Tokens, access: Access, log: AccessLog 
         log: Logs each request; None logs none.
     """
     gateway = Gateway(tokens, domain=settings.domain, body_timeout_s=settings.body_timeout_s)
-    api = make_api(settings, tokens, access)
+    api = ending_with_key(make_api(settings, tokens, access), access)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         try:
             if not await gateway.take(scope, receive, send):
                 await api(scope, _bounded(receive, settings.body_timeout_s), send)
-        except CutError:
+        except (CutError, KeyEndedError):
             raise  # the HTTP server breaks off the client's stream
         except Exception:
             _log.exception("%s failed", scope.get("method", scope["type"]))

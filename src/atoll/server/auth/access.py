@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from atoll.errors import DeniedError, VolumeNotFoundError
+from atoll.errors import AtollError, DeniedError, VolumeNotFoundError
 from atoll.sdk import AsyncKeys, AsyncSupervisor, AsyncTeams, AsyncVolumes
 from atoll.server.auth.access_log import Note, note
 from atoll.server.auth.buckets import Buckets, network_of, retry_after
@@ -92,6 +92,29 @@ class Access:
         AsyncSupervisor.make_for(maker_of(noted))
         self._count(team)
         return team
+
+    async def has_ended(self, headers: Mapping[str, str], most_s: float) -> bool:
+        """Tell whether the key of a request that was let in is not valid any more.
+
+        A supervisor that does not answer ends nothing.
+
+        Args:
+            headers: The headers of the request.
+            most_s: How old the answer may be, in seconds.
+        """
+        key = _given(headers)
+        digest = key_hash(key or "")
+        known = self._known.get(digest)
+        if key is None or (known is not None and self._clock() - known.at_s < most_s):
+            return False
+        try:
+            await self._asked(digest, lambda: self._check(key))
+        except DeniedError:
+            self._known.pop(digest, None)
+            return True
+        except AtollError:
+            return False
+        return False
 
     async def team_of_volume(self, volume_id: str) -> TeamInfo:
         """Return the team of a volume whose token a request has.

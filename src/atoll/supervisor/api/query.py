@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import math
+
 from atoll.errors import InvalidSpecError
+
+# What a file offset can be, and what every database and every client can hold.
+_MOST = 2**53
+_DIGITS_MOST = len(str(_MOST))
+_SHOWN = 40
 
 
 def whole_number(text: str, name: str) -> int:
-    """A whole number.
+    """A whole number that is not negative.
 
     Raises:
         InvalidSpecError: It is none.
     """
-    try:
-        return int(text)
-    except ValueError:
-        raise InvalidSpecError(f"{name}={text!r} is not a number") from None
+    plain = text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MOST
+    if not plain or int(text) > _MOST:
+        raise InvalidSpecError(
+            f"{name} is {text[:_SHOWN]!r}, which is no number from 0 to {_MOST}", hint="give a whole number"
+        )
+    return int(text)
 
 
 def unix_time(text: str | None, name: str) -> float | None:
@@ -23,10 +32,15 @@ def unix_time(text: str | None, name: str) -> float | None:
     Raises:
         InvalidSpecError: It is none.
     """
+    if text is None:
+        return None
     try:
-        return None if text is None else float(text)
+        at_s = float(text)
     except ValueError:
-        raise InvalidSpecError(f"{name}={text!r} is not a Unix time") from None
+        at_s = math.nan
+    if not abs(at_s) <= _MOST:  # neither inf nor nan
+        raise InvalidSpecError(f"{name} is {text[:_SHOWN]!r}, which is no Unix time", hint="give seconds")
+    return at_s
 
 
 def metadata_of(pairs: list[str]) -> dict[str, str]:
