@@ -487,6 +487,16 @@ def test_a_signed_link_opens_a_closed_port_to_a_browser(server: Server) -> None:
             assert "atoll-link" not in again.text
             other, _ = _through_localhost(closed.url(PORT + 1, expires_in_s=600))
             assert browser.get(other).status_code == 403
+            brief, _ = _through_localhost(closed.url(PORT, expires_in_s=1))
+            kept = browser.get(brief).headers["set-cookie"].partition(";")[0]
+            began = time.monotonic()
+            with (
+                pytest.raises(httpx.RemoteProtocolError),
+                browser.stream("GET", page.replace("/request", "/wait"), headers={"cookie": kept}) as answer,
+            ):
+                for _ in answer.iter_raw():
+                    pass
+            assert time.monotonic() - began < 5
 
 
 def test_the_address_of_a_port_is_printed(server: Server, box: Sandbox) -> None:

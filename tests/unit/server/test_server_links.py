@@ -11,6 +11,7 @@ import pytest
 from atoll.host import start_ticks
 from atoll.protocol import LINK, ServerRecord, link_value, record_name
 from atoll.server.announcement import announced
+from atoll.server.gateway.headers import to_client, to_guest
 from atoll.server.gateway.hosts import Target
 from atoll.server.gateway.links import LinkCheck
 from atoll.server.gateway.rejections import Rejection
@@ -50,7 +51,7 @@ def request(
 
 
 def cookie(text: str) -> tuple[bytes, bytes]:
-    return b"cookie", f"{LINK}={text}".encode()
+    return b"cookie", f"__Host-{LINK}={text}".encode()
 
 
 def test_a_link_is_exchanged_for_a_cookie_of_this_host_alone() -> None:
@@ -59,7 +60,7 @@ def test_a_link_is_exchanged_for_a_cookie_of_this_host_alone() -> None:
     headers = dict(caught.value.headers)
     assert caught.value.status == 303
     assert headers[b"location"] == b"/a%20b?x=1&y=2"
-    expected = f"{LINK}={value()}; Path=/; Max-Age=60; HttpOnly; SameSite=Lax; Secure"
+    expected = f"__Host-{LINK}={value()}; Path=/; Max-Age=60; HttpOnly; SameSite=Lax; Secure"
     assert headers[b"set-cookie"] == expected.encode()
     assert headers[b"referrer-policy"] == b"no-referrer"
 
@@ -67,7 +68,11 @@ def test_a_link_is_exchanged_for_a_cookie_of_this_host_alone() -> None:
 def test_over_plain_http_the_cookie_is_not_for_https_alone() -> None:
     with pytest.raises(Rejection) as caught:
         LINKS.checked(replace(request(f"{LINK}={value()}"), scheme="http"), NOW)
-    assert not dict(caught.value.headers)[b"set-cookie"].endswith(b"Secure")
+    kept = dict(caught.value.headers)[b"set-cookie"]
+    assert kept.startswith(f"{LINK}={value()}; ".encode())
+    assert not kept.endswith(b"Secure")
+    plain = replace(request("", (b"cookie", f"{LINK}={value()}".encode())), scheme="http")
+    assert LINKS.checked(plain, NOW).opened_until == 1_000_060
 
 
 @pytest.mark.parametrize(
@@ -90,7 +95,7 @@ def test_another_or_an_old_link_opens_nothing(text: str) -> None:
         LINKS.checked(request(f"{LINK}={text}"), NOW)
     assert caught.value.status == 403
     passed = LINKS.checked(request("", cookie(text)), NOW)
-    assert not passed.is_opened
+    assert passed.opened_until is None
     assert passed.headers == [(b"host", HOST)]
 
 
@@ -111,16 +116,52 @@ def test_what_cannot_be_sent_elsewhere_passes_without_its_link() -> None:
         LINKS.checked(request(query, method="POST"), NOW),
         LINKS.checked(request(query), NOW, is_socket=True),
     ):
-        assert passed.is_opened
+        assert passed.opened_until == 1_000_060
         assert passed.line_target == b"/a%20b?x=1"
 
 
 def test_a_cookie_opens_the_port_and_is_not_seen_inside() -> None:
-    other = f"a=1; {LINK}=9.junk; {LINK}={value()}; b=2".encode()
+    other = f"a=1; {LINK}=9.junk; __Host-{LINK} =1; b=2".encode()
     passed = LINKS.checked(request("", (b"cookie", other), cookie(value())), NOW)
-    assert passed.is_opened
+    assert passed.opened_until == 1_000_060
     assert passed.headers == [(b"host", HOST), (b"cookie", b"a=1; b=2")]
     assert LINK.encode() not in passed.head([])
+
+
+def test_false_cookies_before_the_right_one_hide_it_from_nobody() -> None:
+    false = "; ".join([f"__Host-{LINK}=1000070.{'x' * 43}"] * 500)
+    passed = LINKS.checked(request("", (b"cookie", f"{false}; __Host-{LINK}={value()}".encode())), NOW)
+    assert passed.opened_until == 1_000_060
+
+
+def test_in_https_a_cookie_that_another_host_can_set_does_not_count() -> None:
+    passed = LINKS.checked(request("", (b"cookie", f"{LINK}={value()}".encode())), NOW)
+    assert passed.opened_until is None
+    assert passed.headers == [(b"host", HOST)]
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        f"{LINK}=x; Domain=sbx.test",
+        f" {LINK} = x",
+        f"={LINK}=x",
+        f"__Host-{LINK}=x; Secure",
+        f"= {LINK}",
+        LINK,
+    ],
+)
+def test_a_server_inside_sets_no_cookie_of_links(kept: str) -> None:
+    mine = (b"set-cookie", f"{LINK}ed=1".encode())
+    assert to_client([(b"set-cookie", kept.encode()), mine]) == [mine]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [b"x_forwarded_for", b"X.Forwarded-For".lower(), b"x_real_ip", b"e2b_traffic_access_token", b"x-api_key"],
+)
+def test_a_name_that_a_server_reads_as_a_trusted_one_is_dropped(name: bytes) -> None:
+    assert to_guest([(name, b"203.0.113.9"), (b"my_header", b"1")]) == [(b"my_header", b"1")]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +175,7 @@ def test_a_cookie_opens_the_port_and_is_not_seen_inside() -> None:
 )
 def test_a_page_of_another_sandbox_cannot_use_the_cookie(headers: list[tuple[bytes, bytes]]) -> None:
     passed = LINKS.checked(request("", cookie(value()), *headers), NOW, is_socket=True)
-    assert not passed.is_opened
+    assert passed.opened_until is None
 
 
 @pytest.mark.parametrize(
@@ -146,7 +187,7 @@ def test_a_page_of_another_sandbox_cannot_use_the_cookie(headers: list[tuple[byt
     ],
 )
 def test_its_own_pages_and_those_who_go_there_can(headers: list[tuple[bytes, bytes]]) -> None:
-    assert LINKS.checked(request("", cookie(value()), *headers), NOW).is_opened
+    assert LINKS.checked(request("", cookie(value()), *headers), NOW).opened_until
 
 
 def test_no_link_opens_the_agent() -> None:

@@ -65,7 +65,7 @@ def _with_file_access(request: GatewayRequest, token: str, now: float) -> Gatewa
 
 
 def _check_traffic(request: GatewayRequest, sandbox: CachedSandbox) -> None:
-    if sandbox.traffic_token is None or request.is_opened:
+    if sandbox.traffic_token is None or request.opened_until is not None:
         return
     given = request.named.get(b"e2b-traffic-access-token")
     if not given:

@@ -88,6 +88,17 @@ class Exchange:
         while not await self._attempt(data, fresh=fresh):
             fresh = True
 
+    async def refuse(self, rejection: Rejection) -> None:
+        """End the exchange early, with this answer or, if another one has begun, by breaking it off.
+
+        Raises:
+            Rejection: Nothing was answered yet.
+            CutError: The answer has begun.
+        """
+        if self._started:
+            raise CutError(rejection.message)
+        raise rejection
+
     async def _attempt(self, data: bytes, *, fresh: bool) -> bool:
         """Try over one connection.
 

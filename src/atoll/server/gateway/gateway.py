@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from dataclasses import replace
@@ -14,7 +15,7 @@ from atoll.server.gateway.authorization import authorized
 from atoll.server.gateway.connection_pool import ConnectionPool
 from atoll.server.gateway.exchange import CutError, Exchange
 from atoll.server.gateway.hosts import BadHostError, Target, named, route
-from atoll.server.gateway.links import LinkCheck
+from atoll.server.gateway.links import LINK_ENDED, LinkCheck
 from atoll.server.gateway.rejections import Rejection, rejection_of
 from atoll.server.gateway.request import GatewayRequest
 from atoll.server.gateway.resets import Resets
@@ -97,16 +98,29 @@ class Gateway:
         opened = self._links.checked(request, now, is_socket=kind == "websocket")
         request = authorized(opened, sandbox, now)
         request = replace(request, template=sandbox.template)
-        if kind == "websocket":
-            await Tunnel(request, sandbox, self._connections, receive, send).run()
-        else:
-            await Exchange(request, sandbox, self._connections, receive, send).run()
+        passing = (Tunnel if kind == "websocket" else Exchange)(
+            request, sandbox, self._connections, receive, send
+        )
+        try:
+            async with asyncio.timeout(_left_s(request, sandbox, now)) as bound:
+                await passing.run()
+        except TimeoutError:
+            if not bound.expired():
+                raise
+            await passing.refuse(Rejection(403, LINK_ENDED, request.target))
 
     async def _look_up(self, target: Target) -> CachedSandbox:
         try:
             return await self._sandboxes.get(target.sandbox_id)
         except AtollError as error:
             raise rejection_of(error, target) from None
+
+
+def _left_s(request: GatewayRequest, sandbox: CachedSandbox, now: float) -> float | None:
+    """Return the seconds for which a request may last: until its link ends, if only that opened the port."""
+    if request.opened_until is None or sandbox.traffic_token is None:
+        return None
+    return max(0.0, request.opened_until - now)
 
 
 async def _reject(rejection: Rejection, scope: Scope, last: dict[bytes, bytes], send: Send) -> None:

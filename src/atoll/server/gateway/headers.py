@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+
+from atoll.protocol import LINK
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -21,6 +24,11 @@ _HANDSHAKE = frozenset(
     | {b"sec-websocket-accept"}
 )
 
+# Servers that give headers as variables read X_Forwarded_For, and some also X.Forwarded.For, as X-Forwarded-For.
+_READ_AS = bytes(byte if chr(byte).isalnum() and byte < 128 else ord("-") for byte in range(256))
+_SET_COOKIE = b"set-cookie"
+_LINK_COOKIE = re.compile(rb"[=\s]*(__Host-)?" + re.escape(LINK.encode()) + rb"\s*(=|;|$)")
+
 
 def _listed(headers: Iterable[tuple[bytes, bytes]]) -> set[bytes]:
     """Return the headers that ``Connection`` declares to be for the next hop only."""
@@ -35,13 +43,20 @@ def _listed(headers: Iterable[tuple[bytes, bytes]]) -> set[bytes]:
 def to_guest(headers: Headers, *, without: frozenset[bytes] = frozenset()) -> Headers:
     """Return the headers of a client's request that a server inside sees."""
     dropped = _HOP_BY_HOP | _OURS | _HANDSHAKE | without | _listed(headers)
-    return [(name, value) for name, value in headers if name not in dropped]
+    return [(name, value) for name, value in headers if name.translate(_READ_AS) not in dropped]
 
 
 def to_client(headers: Headers) -> Headers:
-    """Return the headers of an answer that the client sees, without its length."""
+    """Return the headers of an answer that the client sees, without its length.
+
+    A server inside sets no cookie of the gateway's own: false ones would hide a viewer's right one.
+    """
     dropped = _HOP_BY_HOP | _HANDSHAKE | {b"content-length"} | _listed(headers)
-    return [(name, value) for name, value in headers if name not in dropped]
+    return [
+        (name, value)
+        for name, value in headers
+        if name not in dropped and not (name == _SET_COOKIE and _LINK_COOKIE.match(value))
+    ]
 
 
 def forwarded(peer: str, scheme: str, host: bytes) -> Headers:

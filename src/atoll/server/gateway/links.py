@@ -15,10 +15,9 @@ from atoll.server.gateway.request import GatewayRequest
 from atoll.server.tokens import Tokens
 
 _NAME = LINK.encode()
-_WRONG = "The link has ended, or is not for this port"
+_NAMES = (_NAME, b"__Host-" + _NAME)
+LINK_ENDED = "The link has ended, or is not for this port"
 _READING = frozenset({"GET", "HEAD"})
-# Pages of other sandboxes may set some for all of the domain.
-_COOKIES_MOST = 16
 # After one slash they would make the browser look for another host.
 _SLASHES = (b"/", b"\\")
 
@@ -47,21 +46,23 @@ class LinkCheck:
         """
         if request.is_for_agent:
             return request
-        query, links = _parted(request.query, b"&")
+        query, links = _parted(request.query)
         if links:
             self._check(links, request, now)
         bare, cookies = _without_cookies(request)
         bare = replace(bare, query=query)
         if links and request.method in _READING and not is_socket:
             raise _exchange(bare, links[0].decode("latin-1"), now)
-        by_cookie = not _comes_from_elsewhere(request) and any(
-            self._opens(value, request, now) for value in cookies[:_COOKIES_MOST]
-        )
-        return replace(bare, is_opened=bool(links) or by_cookie)
+        if _comes_from_elsewhere(request):
+            cookies = []
+        # Pages of other sandboxes may have set many for all of the domain.
+        opening = [*links, *(value for value in cookies if self._opens(value, request, now))]
+        ends = [ends_at for value in opening if (ends_at := expiry_of(value.decode("latin-1"))) is not None]
+        return replace(bare, opened_until=max(ends, default=None))
 
     def _check(self, links: list[bytes], request: GatewayRequest, now: float) -> None:
         if len(links) > 1 or not self._opens(links[0], request, now):
-            raise Rejection(403, _WRONG, request.target)
+            raise Rejection(403, LINK_ENDED, request.target)
 
     def _opens(self, value: bytes, request: GatewayRequest, now: float) -> bool:
         target = request.target
@@ -74,7 +75,8 @@ def _exchange(request: GatewayRequest, value: str, now: float) -> Rejection:
         raise Rejection(400, "Invalid request", request.target)
     ends_at = expiry_of(value) or 0
     secure = "; Secure" if request.scheme == "https" else ""
-    cookie = f"{LINK}={value}; Path=/; Max-Age={max(1, int(ends_at - now))}; HttpOnly; SameSite=Lax{secure}"
+    name = _cookie_name(request).decode()
+    cookie = f"{name}={value}; Path=/; Max-Age={max(1, int(ends_at - now))}; HttpOnly; SameSite=Lax{secure}"
     headers = [
         (b"location", request.line_target),
         (b"set-cookie", cookie.encode("latin-1")),
@@ -96,31 +98,37 @@ def _comes_from_elsewhere(request: GatewayRequest) -> bool:
     return elsewhere and request.named.get(b"sec-fetch-mode") != b"navigate"
 
 
+def _cookie_name(request: GatewayRequest) -> bytes:
+    """Return the name of the cookie that counts. In https no other host of the domain can set one of that name."""
+    return _NAMES[request.scheme == "https"]
+
+
 def _without_cookies(request: GatewayRequest) -> tuple[GatewayRequest, list[bytes]]:
-    """Return a request without the cookies of links, and their values."""
+    """Return a request without the cookies of links, and the values of those that count."""
     headers: Headers = []
     found: list[bytes] = []
     for name, value in request.headers:
-        if name == b"cookie":
-            value, values = _parted(value, b";")
-            found += values
-            if not value.strip():
+        if name == b"cookie" and _NAME in value:
+            parts = value.split(b";")
+            found += _values(parts, _cookie_name(request))
+            value = b";".join(part for part in parts if _named(part) not in _NAMES).strip()
+            if not value:
                 continue
         headers.append((name, value))
-    return (replace(request, headers=headers) if found else request), found
+    return replace(request, headers=headers), found
 
 
-def _parted(text: bytes, separator: bytes) -> tuple[bytes, list[bytes]]:
-    """Return a query or a list of cookies without links, and the links' values."""
-    if _NAME not in text:
-        return text, []
-    parts = text.split(separator)
-    return separator.join(part for part in parts if not _is_link(part)).strip(), list(_values(parts))
+def _parted(query: bytes) -> tuple[bytes, list[bytes]]:
+    """Return a query without links, and the links' values."""
+    if _NAME not in query:
+        return query, []
+    parts = query.split(b"&")
+    return b"&".join(part for part in parts if _named(part) != _NAME).strip(), list(_values(parts, _NAME))
 
 
-def _is_link(part: bytes) -> bool:
-    return part.strip().partition(b"=")[0] == _NAME
+def _named(part: bytes) -> bytes:
+    return part.strip().partition(b"=")[0].strip()
 
 
-def _values(parts: list[bytes]) -> Iterator[bytes]:
-    yield from (part.strip().partition(b"=")[2] for part in parts if _is_link(part))
+def _values(parts: list[bytes], name: bytes) -> Iterator[bytes]:
+    yield from (part.strip().partition(b"=")[2] for part in parts if _named(part) == name)

@@ -30,7 +30,7 @@ class GatewayRequest:
         patience_s: How many seconds the body may be silent.
         named: The last value of each header.
         template: The sandbox's template, which its agent tells programs.
-        is_opened: Whether a signed link opens the port to it.
+        opened_until: Until when a signed link opens the port to it, in Unix seconds; None if none does.
     """
 
     target: Target
@@ -45,7 +45,7 @@ class GatewayRequest:
     patience_s: float
     named: dict[bytes, bytes] = field(repr=False)
     template: str = ""
-    is_opened: bool = False
+    opened_until: int | None = None
 
     @classmethod
     def of(cls, scope: Scope, target: Target, named: dict[bytes, bytes], patience_s: float) -> GatewayRequest:

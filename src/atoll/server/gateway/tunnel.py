@@ -36,7 +36,7 @@ _ALL_BYTES = 256 << 20
 # The size of one read. A guest may send frames of two bytes, and other clients wait while they are parsed.
 _READ_BYTES = 8 << 10
 _REJECTION_BYTES = 1 << 20
-_GOING_AWAY, _ABNORMAL, _TOO_BIG, _NO_CODE, _NORMAL = 1001, 1011, 1009, 1005, 1000
+_ABNORMAL, _TOO_BIG, _POLICY_VIOLATION, _NO_CODE, _NORMAL = 1011, 1009, 1008, 1005, 1000
 _REASON_BYTES = 120
 
 
@@ -80,6 +80,10 @@ class Tunnel:
         finally:
             self._let_go()
             self._connections.drop(connection)
+
+    async def refuse(self, rejection: Rejection) -> None:
+        """End the tunnel early."""
+        await self._close(_POLICY_VIOLATION, rejection.message)
 
     async def _shake_hands(self, connection: Connection) -> list[Event] | None:
         """Open the WebSocket inside and answer the client alike. Returns None if it was rejected."""
