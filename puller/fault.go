@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"syscall"
 
@@ -39,6 +40,43 @@ func asFault(err error) *fault {
 		}
 	}
 	return newFault("failed", "%v", err)
+}
+
+// told gives a result, and the error as the one who asked may read it.
+func (p *place) told(result any, err error) (any, error) {
+	if err == nil || !p.Tenant {
+		return result, err
+	}
+	return result, withoutAddresses(err)
+}
+
+// withoutAddresses gives an error without the addresses of a connection's ends, and without who was asked for a name.
+func withoutAddresses(err error) error {
+	var known *fault
+	var unresolved *net.DNSError
+	var connection *net.OpError
+	switch {
+	case errors.As(err, &known):
+		return err
+	case errors.As(err, &unresolved):
+		return newFault("failed", "the name %s, of its registry or of a server that the registry names, cannot be resolved",
+			unresolved.Name)
+	case errors.As(err, &connection):
+		return newFault("failed", "the connection to its registry, or to a server that the registry names, failed: %s",
+			causeOf(connection))
+	}
+	return err
+}
+
+func causeOf(failed *net.OpError) string {
+	var number syscall.Errno
+	switch {
+	case failed.Timeout():
+		return "it timed out"
+	case errors.As(failed, &number):
+		return number.Error()
+	}
+	return "it broke off"
 }
 
 func codeOf(err error) string { return asFault(err).Code }

@@ -36,9 +36,9 @@ func step(ctx context.Context, argv []string) (any, error) {
 	}
 	switch argv[1] {
 	case "resolve":
-		return withRequest(func(r *resolveRequest) (any, error) { return resolve(ctx, r) })
+		return withRequest(func(r *resolveRequest) (any, error) { return r.told(resolve(ctx, r)) })
 	case "fetch":
-		return withRequest(func(r *fetchRequest) (any, error) { return fetch(ctx, r) })
+		return withRequest(func(r *fetchRequest) (any, error) { return r.told(fetch(ctx, r)) })
 	case "unpack":
 		return withRequest(func(r *unpackRequest) (any, error) { return unpack(r) })
 	case "seam":

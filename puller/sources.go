@@ -35,6 +35,8 @@ type place struct {
 	Anonymous bool `json:"anonymous"`
 	// Networks in which neither the registry may be nor what it leads to; its mirrors may be anywhere.
 	Refused []netip.Prefix `json:"refused"`
+	// Who reads the errors may not know this machine's network: its addresses, nameservers and proxies.
+	Tenant bool `json:"tenant"`
 }
 
 type login struct {

@@ -251,6 +251,7 @@ class Puller:
             "mirrors": {host: list(mirrors) for host, mirrors in self._settings.mirrors.items()},
             "insecure": list(self._settings.insecure),
             "refused": list(self._settings.private) if access.public else [],
+            "tenant": access.team is not None,
             "uid": _stranger(Path("/proc/self/uid_map").read_text()),
             "gid": _stranger(Path("/proc/self/gid_map").read_text()),
         }

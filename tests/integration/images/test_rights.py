@@ -88,6 +88,15 @@ async def test_the_login_of_the_host_opens_nothing_to_teams(tmp_path: Path) -> N
         assert (await asked(tmp_path, open_to_all, "bees")).info.digest == image.info.digest
 
 
+async def test_a_team_reads_nothing_of_the_machines_network_in_a_failed_pull(tmp_path: Path) -> None:
+    nobody = "127.0.0.1:1/app:1"
+    with pytest.raises(ImagePullError, match="dial tcp 127.0.0.1:1"):
+        await pulled(tmp_path, nobody)
+    with pytest.raises(ImagePullError, match="failed: connection refused") as refused:
+        await asked(tmp_path, nobody, "ants")
+    assert "dial" not in refused.value.message
+
+
 async def test_a_team_gets_no_layer_by_saying_that_its_image_has_it(tmp_path: Path) -> None:
     source = ImageSource([[File("secret", b"s")]], how=("plain",))
     with serving() as registry:
