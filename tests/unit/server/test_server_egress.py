@@ -154,6 +154,13 @@ def test_a_proxy_is_in_the_policy_with_its_credentials() -> None:
     assert alone.proxy.url == "socks5://[2606:4700::1]:1080"
 
 
+def test_no_proxy_is_this_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("atoll.server.e2b.egress.is_this_host", lambda address: address == "8.8.8.8")
+    for own in ("8.8.8.8:1080", "[::ffff:8.8.8.8]:1080", "[64:ff9b::808:808]:1080"):
+        with pytest.raises(Refusal, match="invalid egress proxy address"):
+            policy(egressProxy={"address": own})
+
+
 @pytest.mark.parametrize("seed", range(100))
 def test_a_policy_behind_a_proxy_is_one_that_can_be_enforced_or_is_refused(seed: int) -> None:
     chance = random.Random(seed)

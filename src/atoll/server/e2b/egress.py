@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import quote
 
+from atoll.host import is_this_host
 from atoll.policy import closed, plain, plain_host
 from atoll.protocol import AGENT_PORT
 from atoll.server.e2b.answers import Refusal
@@ -133,7 +134,8 @@ def _is_public(host: str) -> bool:
     if (":" in bare) == (bare == host):  # an IPv6 address has brackets, and nothing else does
         return False
     try:
-        return closed(plain(bare)) is None
+        address = plain(bare)
+        return closed(address) is None and not is_this_host(str(address))
     except ValueError:
         name = plain_host(bare)
         return name not in (None, HOST_NAME, "localhost") and not str(name).endswith(".localhost")
