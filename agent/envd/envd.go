@@ -53,7 +53,7 @@ func (a *API) Register(mux *http.ServeMux) {
 	for _, path := range []string{"/health", "/metrics", "/envs", "/files", "/files/compose"} {
 		mux.Handle("OPTIONS "+path, open(preflight))
 	}
-	mux.Handle("GET /health", open(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	mux.Handle("GET /health", open(a.health))
 	mux.Handle("GET /metrics", open(a.metrics))
 	mux.Handle("GET /envs", open(func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, a.Settings.Env())

@@ -53,6 +53,9 @@ func (r *Runner) run(directory string, env map[string]string, bound time.Duratio
 
 // hooks are the executable files of the directory by name, without hidden ones.
 func (r *Runner) hooks(directory string) []string {
+	if info, err := os.Stat(r.path(directory)); err != nil || !info.IsDir() {
+		return nil // opening a pipe would wait
+	}
 	entries, err := os.ReadDir(r.path(directory))
 	if err != nil {
 		return nil

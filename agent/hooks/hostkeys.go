@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"atoll/agent/regular"
 )
 
 const (
@@ -54,7 +56,7 @@ func (r *Runner) replace(key string) bool {
 
 // reload tells the sshd that wrote its id to read its keys again; it ends no session.
 func (r *Runner) reload() {
-	text, err := os.ReadFile(r.path(sshdPID))
+	text, err := regular.Read(r.path(sshdPID))
 	if err != nil {
 		return
 	}

@@ -3,7 +3,8 @@ package system
 import (
 	"encoding/json"
 	"os"
-	"path/filepath"
+
+	"atoll/agent/regular"
 )
 
 // EnvironmentFile has the environment that the host gave this life of a restored guest, as a JSON object.
@@ -16,13 +17,11 @@ func (s *System) SetEnvironment(env map[string]string) error {
 	if err != nil {
 		return err
 	}
-	path := s.path(EnvironmentFile)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	aside := path + ".new"
-	if err := os.WriteFile(aside, text, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(aside, path)
+	return s.publish(EnvironmentFile, func(path string) error {
+		aside := path + ".new"
+		if err := regular.Create(aside, text, 0o644); err != nil {
+			return err
+		}
+		return os.Rename(aside, path)
+	})
 }

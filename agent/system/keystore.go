@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf16"
+
+	"atoll/agent/regular"
 )
 
 // The stores of Java's authorities: the one that Debian's and Fedora's share, and those of other JVMs.
@@ -49,7 +51,7 @@ func (s *System) keystores(certificates [][]byte) error {
 			if err != nil || !info.Mode().IsRegular() || info.Size() > keystoreMost {
 				continue // a link leads to another of them
 			}
-			old, err := os.ReadFile(path)
+			old, err := regular.Read(path)
 			if err != nil {
 				continue
 			}

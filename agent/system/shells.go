@@ -4,9 +4,10 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strings"
+
+	"atoll/agent/regular"
 )
 
 const (
@@ -24,11 +25,11 @@ func (s *System) shells(env map[string]string) error {
 		lines.WriteString(name + "=" + env[name] + "\n")
 		exports.WriteString("export " + name + `="${` + name + "-" + env[name] + "}\"\n")
 	}
-	old, err := os.ReadFile(s.path(environmentFile))
+	old, err := regular.Read(s.path(environmentFile))
 	if err == nil {
 		err = write(s.path(environmentFile), withSection(string(old), lines.String()), 0o644)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrInvalid) {
 		return err
 	}
 	if s.has("/etc/profile.d") {

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"atoll/agent/fault"
+	"atoll/agent/regular"
 )
 
 // System is the guest below Root; with a Root other than "/" only files are touched.
@@ -40,7 +41,7 @@ func (s *System) Apply(identity Identity) error {
 
 // MachineID is the one that the guest has, empty when it has none.
 func (s *System) MachineID() string {
-	text, err := os.ReadFile(s.path("/etc/machine-id"))
+	text, err := regular.Read(s.path("/etc/machine-id"))
 	if err != nil {
 		return ""
 	}
@@ -71,8 +72,8 @@ func (s *System) hostname(identity Identity) error {
 // hosts keeps the lines that others wrote into /etc/hosts.
 func (s *System) hosts(name string) error {
 	path := s.path("/etc/hosts")
-	old, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	old, err := regular.Read(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrInvalid) {
 		return err
 	}
 	var text strings.Builder
@@ -120,20 +121,22 @@ func (s *System) entropy(identity Identity) error {
 		return nil
 	}
 	// A kernel that takes its random bytes from the host has no pool to write to.
-	_ = os.WriteFile("/dev/urandom", identity.Entropy, 0)
+	if info, err := os.Stat("/dev/urandom"); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+		_ = os.WriteFile("/dev/urandom", identity.Entropy, 0)
+	}
 	return nil
 }
 
 // write replaces a file at once; one that is a mount point is written in place.
 func write(path, text string, mode os.FileMode) error {
-	if old, err := os.ReadFile(path); err == nil && string(old) == text {
+	if old, err := regular.Read(path); err == nil && string(old) == text {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
 	aside := path + ".atoll"
-	err := os.WriteFile(aside, []byte(text), mode)
+	err := regular.Create(aside, []byte(text), mode)
 	if err == nil {
 		err = os.Chmod(aside, mode)
 	}
@@ -149,5 +152,10 @@ func write(path, text string, mode os.FileMode) error {
 	if isFull(err) { // the old text is better than a part of the new one
 		return err
 	}
-	return os.WriteFile(path, []byte(text), mode)
+	file, err := regular.Open(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(text)
+	return errors.Join(err, file.Close())
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"atoll/agent/fault"
+	"atoll/agent/regular"
 )
 
 const (
@@ -137,8 +138,8 @@ func (s *System) addTo(path, text string) (found bool, err error) {
 		_, err := os.Stat(path)
 		return err == nil, nil
 	}
-	old, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
+	old, err := regular.Read(path)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrInvalid) {
 		return false, nil
 	}
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"atoll/agent/regular"
 )
 
 const wishBytes = 32
@@ -54,13 +56,5 @@ func (s *System) wish(name string, now time.Time) (text string, written time.Tim
 
 // openWish opens such a file. Whoever wrote it may have put anything in its place: nothing there is waited for.
 func (s *System) openWish(name string, how int) (*os.File, error) {
-	file, err := os.OpenFile(s.path(name), how|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		file.Close()
-		return nil, os.ErrInvalid
-	}
-	return file, nil
+	return regular.Open(s.path(name), how|syscall.O_NOFOLLOW, 0)
 }

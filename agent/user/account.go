@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"atoll/agent/fault"
+	"atoll/agent/regular"
 )
 
 // Account is one user of the guest.
@@ -196,7 +197,7 @@ func readGroups(path string, accounts []*Account) map[uint32]string {
 // colonLines yields the lines of a file that have at least that many colon-separated fields.
 func colonLines(path string, least int) func(yield func([]string) bool) {
 	return func(yield func([]string) bool) {
-		file, err := os.Open(path)
+		file, err := regular.Open(path, os.O_RDONLY, 0)
 		if err != nil {
 			return
 		}
