@@ -29,6 +29,7 @@ AtollError                    base: .code .hint .sandbox_id .retryable
 ├─ CodeFailedError            `CodeResult.check()`: the code raised an exception
 ├─ GitError                   git in the sandbox failed
 ├─ DeadlineError              TimeoutError: an answer did not come in time
+│  └─ UnresponsiveError       the guest answers nothing at all: it hangs
 ├─ FileError                  OSError: an operation on a file in the sandbox failed
 │  ├─ FileMissingError        FileNotFoundError
 │  ├─ FileTakenError          FileExistsError
@@ -321,6 +322,18 @@ class DeadlineError(AtollError, TimeoutError):
 
     code = "deadline"
     retryable = True
+
+
+class UnresponsiveError(DeadlineError):
+    """The guest answers nothing: its kernel or its agent hangs, or is far too busy. ``info`` says since when."""
+
+    code = "unresponsive"
+    retryable = False
+
+
+UNRESPONSIVE_HINT = (
+    "`atoll suspend --no-memory` ends it and keeps its disk, which its next use boots; or kill it"
+)
 
 
 class FileError(AtollError, OSError):

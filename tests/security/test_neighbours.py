@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,24 @@ def until_processes(home: Path, count: int) -> None:
     while len(guest_processes(home)) < count:
         assert time.monotonic() < deadline, "the bomb does not grow"
         time.sleep(0.1)
+
+
+def test_a_guest_whose_kernel_answers_nothing_is_given_up_and_boots_again(
+    module_home: Path, neighbour: Sandbox
+) -> None:
+    with Sandbox.create() as deaf:
+        deaf.exec(["sh", "-c", "echo kept > kept; sync"])
+        row = module_home / "sandboxes" / deaf.id / "row.json"
+        until(lambda: row.is_file() and b"machine_id" in row.read_bytes())
+        for pid, machine_id in engines(Home(module_home)).items():
+            if machine_id.encode() in row.read_bytes():
+                os.kill(pid, signal.SIGSTOP)
+        with ThreadPoolExecutor() as threads:
+            ending = threads.submit(deaf.suspend, memory=False)
+            assert neighbour.exec(["echo", "here"]).stdout == "here\n"
+            assert not ending.done()
+            ending.result(timeout=30)
+        assert deaf.exec(["cat", "kept"]).stdout == "kept\n"
 
 
 @pytest.mark.parametrize("hog", HOGS)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from atoll.errors import AgentError, AtollError, DeadlineError, StateError
+from atoll.errors import AgentError, AtollError, DeadlineError, StateError, UnresponsiveError
 
 if TYPE_CHECKING:
     from atoll import Sandbox
@@ -18,7 +18,7 @@ def reattach_hint(sandbox: Sandbox, program: int | str) -> Iterator[None]:
     try:
         yield
     except (StateError, DeadlineError, AgentError) as error:
-        hint = _hint(sandbox, program)
+        hint = None if isinstance(error, UnresponsiveError) else _hint(sandbox, program)
         if hint is not None:
             error.remedy = hint
         raise

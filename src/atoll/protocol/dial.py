@@ -21,10 +21,15 @@ TUNNEL_END = "end"
 
 
 class DialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Connect to ``port`` (1..65535) of a sandbox, by id or name. A sleeping one is woken first."""
+    """Connect to ``port`` (1..65535) of a sandbox, by id or name. A sleeping one is woken first.
+
+    ``within_s`` bounds how long the guest, once it runs, may take to accept the connection. None is the supervisor's
+    own bound.
+    """
 
     sandbox: str
     port: int
+    within_s: float | None = None
 
 
 class DialAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +60,8 @@ def decode_request(packet: bytes) -> DialRequest:
         raise InvalidSpecError(f"not a dial request: {error}") from None
     if not 1 <= request.port <= 65535:
         raise InvalidSpecError(f"port {request.port} is not between 1 and 65535")
+    if request.within_s is not None and not request.within_s > 0:
+        raise InvalidSpecError(f"within_s is {request.within_s:g}", hint="give more than 0 seconds")
     return request
 
 

@@ -30,6 +30,7 @@ from atoll.supervisor.lifecycle.unplug import Unplugs
 from atoll.supervisor.lifecycle.wake import Wakes
 from atoll.supervisor.monitors.idleness import IdleMonitor
 from atoll.supervisor.monitors.recoveries import Recoveries
+from atoll.supervisor.monitors.unresponsive import UnresponsiveGuests
 from atoll.supervisor.monitors.wake_timers import WakeTimers
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.state.idleness import Tiers
@@ -197,6 +198,13 @@ def make_recoveries(state: State, awakenings: Awakenings) -> Recoveries:
         tasks=state.tasks,
         boot_s=state.clock.boot_s,
         is_drained=lambda: state.drain_gate.is_closed,
+    )
+
+
+def make_unresponsive_guests(state: State, machines: Machines) -> UnresponsiveGuests:
+    """Make what notices guests that do not answer."""
+    return UnresponsiveGuests(
+        registry=state.registry, agents=machines.agents, clock=state.clock, tell=state.journal.tell
     )
 
 

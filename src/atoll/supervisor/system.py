@@ -45,6 +45,7 @@ from atoll.supervisor.operations import (
     make_recoveries,
     make_relayer,
     make_unplugs,
+    make_unresponsive_guests,
     make_wake_timers,
 )
 from atoll.supervisor.recovery.adoption import Adoption
@@ -107,6 +108,7 @@ class System:
         self.wakes, self.rollback = awakenings.wakes, awakenings.rollback
         self.idle = make_idle_monitor(settings, state, machines, tenants, steps, sleeps, awakenings)
         self.recoveries = make_recoveries(state, awakenings)
+        self.unresponsive = make_unresponsive_guests(state, machines)
         self.wake_timers = make_wake_timers(state, awakenings)
         self.creation = make_creation(rooms, state, storage, machines, tenants, steps)
         self.snapshots, self.forks = copies.snapshots, copies.forks
@@ -121,7 +123,9 @@ class System:
         self, state: State, storage: Storage, machines: Machines, tenants: Tenants, steps: Steps
     ) -> None:
         """Make what clients call besides the operations."""
-        self.suspend_all = SuspendAll(self.registry, self.suspends, self.tasks)
+        self.suspend_all = SuspendAll(
+            self.registry, self.suspends, self.tasks, self.settings.restores_at_once
+        )
         self.image_requests = ImageRequests(self.images, self.pool, self.quotas)
         self.callers = Callers(self.registry, self.kills, self.tasks, state.clock.boot_s)
         self.defaults = Defaults(registry=self.registry, images=self.images, agents=machines.agents)
@@ -326,6 +330,7 @@ class System:
         self.tasks.watch(self.schedules.run())
         self.tasks.watch(self.automatic_snapshots.run())
         self.tasks.watch(self.recoveries.run())
+        self.tasks.watch(self.unresponsive.run())
         self.tasks.watch(self.wake_timers.run())
         self.tasks.watch(self._steps.traffic.run(self.wakes.use))
         self._steps.data_wakes.start(self.wakes.use)

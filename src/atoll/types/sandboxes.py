@@ -263,6 +263,9 @@ class SandboxInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=
     idle an awake one is, and when it will sleep; None if it does not sleep by itself. ``wakes_at`` is when a
     sleeping one wakes by itself because a program inside wanted that.
 
+    ``unresponsive_since`` is since when a running one has not answered: its kernel or its agent hangs, or is far
+    too busy. None if it answers.
+
     ``recovered`` describes the newest crash after which it continued. It concerns the current run if its
     ``at`` is not before ``started_at``. ``unplugged`` says since when it is cut off, and why; None means that
     it is not.
@@ -311,6 +314,7 @@ class SandboxInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=
     wakes_at: float | None = None
     made_by: str | None = None
     erased_at: float | None = None
+    unresponsive_since: float | None = None
 
     def __repr__(self) -> str:
         return brief(self, "sandbox_id", "name", "state", "image")

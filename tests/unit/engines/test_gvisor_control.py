@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import threading
@@ -12,9 +13,15 @@ import msgspec
 import pytest
 
 from atoll.engines import VolumeUse
-from atoll.engines.gvisor.control import ControlSocket, RefusedCallError, UnknownCallError
+from atoll.engines.gvisor import control
+from atoll.engines.gvisor.control import (
+    ControlSocket,
+    PendingCallError,
+    RefusedCallError,
+    UnknownCallError,
+)
 from atoll.engines.gvisor.limiting import use_of_volumes
-from atoll.errors import EngineError
+from atoll.errors import EngineError, UnresponsiveError
 
 
 class Sentry:
@@ -126,3 +133,40 @@ def test_a_call_that_an_older_sentry_does_not_know_is_told_from_others(
         with pytest.raises(EngineError, match=refusal) as raised:
             asyncio.run(ControlSocket(path).call("containerManager.UseVolumes"))
         assert type(raised.value) is kind
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "LOOK_S", 0.01)
+    monkeypatch.setattr(control, "ANSWER_S", 0.1)
+
+
+class HungSentry(Sentry):
+    """Answers pings if it is to, and nothing else."""
+
+    def __init__(self, path: Path, *, pings: bool) -> None:
+        super().__init__(path, b'{"success":false,"err":"unknown method"}')
+        self._pings = pings
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        super().__exit__()
+
+    def _serve(self) -> None:
+        with contextlib.ExitStack() as held, contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._server.accept()
+                held.enter_context(connection)
+                if self._pings and b"Ping" in connection.recv(1000):
+                    connection.sendall(self._answer)
+
+
+def test_a_sentry_that_answers_nothing_ends_a_call_long_before_its_time(path: Path, impatient: None) -> None:
+    with HungSentry(path, pings=False), pytest.raises(UnresponsiveError, match="ping") as raised:
+        asyncio.run(ControlSocket(path).call("M.Do"))
+    assert type(raised.value) is UnresponsiveError
+
+
+def test_a_sentry_that_answers_pings_has_the_whole_time(path: Path, impatient: None) -> None:
+    with HungSentry(path, pings=True), pytest.raises(PendingCallError, match="M.Do"):
+        asyncio.run(ControlSocket(path).call("M.Do", timeout_s=0.5))

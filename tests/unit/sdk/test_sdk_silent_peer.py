@@ -27,7 +27,7 @@ class Peer:
         self.looks = looks
         self.pool = Pool(self.open, explain, idle_s=1, on_silence=self.look, look_s=0.01)
 
-    def open(self) -> Stream:
+    def open(self, _: float | None) -> Stream:
         return Stream(self.near)
 
     def look(self) -> None:

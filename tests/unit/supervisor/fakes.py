@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from atoll.errors import AgentError, AtollError, ImageNotFoundError, QuotaError
+from atoll.errors import AgentError, AtollError, DeadlineError, ImageNotFoundError, QuotaError
 from atoll.guest import AgentStats, Freed, GuestInit, LastWords
 from atoll.host import TreeChecksums, TreeUse, remove_tree, tree_use
 from atoll.images import Image
@@ -395,11 +395,17 @@ class FakeAgents:
         self.is_mute = False
         self.freed = 0
         self.free_failure: AtollError | None = None
+        self.is_silent = False
 
     async def ready(self, link: FakeLink) -> None:
         await asyncio.sleep(0)
         if self.deaf:
             raise TimeoutError
+
+    async def answers(self, link: FakeLink) -> int:
+        if self.is_silent:
+            raise DeadlineError("it does not answer")
+        return 0
 
     async def init(self, link: FakeLink, wanted: GuestInit) -> None:
         if self.fail_after is not None:

@@ -42,6 +42,8 @@ def _remark(info: SandboxInfo) -> str:
         return ", unplugged"
     if info.reason:
         return f" ({info.reason})"
+    if info.unresponsive_since is not None:
+        return f", unresponsive: it has not answered since {moment(info.unresponsive_since)}"
     return "" if info.has_memory else " (only its disk is kept: its next use boots it)"
 
 

@@ -53,9 +53,11 @@ def command(
 
 
 def _state(info: SandboxInfo) -> str:
-    """Return a sandbox's state, whether it is cut off, left behind, or without its memory from before a crash."""
+    """Return a sandbox's state, whether it is cut off, hangs, is left behind, or without its memory from a crash."""
     if info.unplugged is not None:
         return f"{info.state}, unplugged"
+    if info.unresponsive_since is not None:
+        return f"{info.state}, unresponsive"
     if info.erased_at is not None:
         return f"{info.state}, left"
     is_current = info.recovered is not None and info.recovered.at >= info.started_at

@@ -16,10 +16,13 @@ from typing import Any
 import msgspec
 
 from atoll.engines.gvisor.places import open_directory
-from atoll.errors import EngineError
+from atoll.engines.gvisor.waits import ANSWER_S, CALL_S, LOOK_S
+from atoll.errors import UNRESPONSIVE_HINT, EngineError, UnresponsiveError
 from atoll.types import from_json
 
 ANSWER_LIMIT_BYTES = 4 << 20
+# No method of that name: the refusal is an answer.
+_PING = b'{"method":"containerManager.Ping"}'
 
 
 class RefusedCallError(EngineError):
@@ -28,6 +31,10 @@ class RefusedCallError(EngineError):
 
 class UnknownCallError(RefusedCallError):
     """The sentry does not know the call: it is of an older engine."""
+
+
+class PendingCallError(UnresponsiveError):
+    """The sentry answers, but not this call, which it still works on."""
 
 
 class _Answer(msgspec.Struct):
@@ -47,20 +54,24 @@ class ControlSocket:
         self.path = path
 
     async def call(
-        self, method: str, arg: object = None, *, fds: Sequence[int] = (), timeout_s: float | None = 60.0
+        self, method: str, arg: object = None, *, fds: Sequence[int] = (), timeout_s: float = CALL_S
     ) -> Any:
         """Call ``method`` and return its result. The sentry gets copies of ``fds``, which stay open here.
 
         Raises:
-            EngineError: The sentry is gone or did not answer in time.
+            EngineError: The sentry is gone.
+            PendingCallError: It did not answer this call in time.
+            UnresponsiveError: It answers nothing at all.
             RefusedCallError: The sentry refused.
             UnknownCallError: It does not know the method.
         """
         try:
             async with asyncio.timeout(timeout_s):
-                answer = await self._exchange(msgspec.json.encode({"method": method, "arg": arg}), fds)
+                answer = await self._answered(msgspec.json.encode({"method": method, "arg": arg}), fds)
+        except UnresponsiveError:
+            raise
         except TimeoutError:
-            raise EngineError(f"{method} got no answer from the sentry within {timeout_s} s") from None
+            raise _unresponsive(PendingCallError, method, timeout_s) from None
         except (OSError, EOFError, ValueError, RecursionError) as error:
             raise EngineError(f"{method} failed, because the sentry does not answer: {error}") from error
         if not answer.success:
@@ -68,6 +79,26 @@ class ControlSocket:
             kind = UnknownCallError if answer.err == "unknown method" else RefusedCallError
             raise kind(f"{method} failed: {answer.err}")
         return answer.result
+
+    async def _answered(self, request: bytes, fds: Sequence[int]) -> _Answer:
+        """Wait for the answer to a call as long as the sentry answers on other connections."""
+        asked = asyncio.ensure_future(self._exchange(request, fds))
+        try:
+            while not (await asyncio.wait({asked}, timeout=LOOK_S))[0]:
+                await self._assert_answers(asked)
+            return asked.result()
+        finally:
+            asked.cancel()
+
+    async def _assert_answers(self, asked: asyncio.Future[_Answer]) -> None:
+        ping = asyncio.ensure_future(self._exchange(_PING, ()))
+        try:
+            done, _ = await asyncio.wait({asked, ping}, timeout=ANSWER_S, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                raise _unresponsive(UnresponsiveError, "a ping", ANSWER_S)
+        finally:
+            ping.cancel()
+            await asyncio.gather(ping, return_exceptions=True)
 
     async def _exchange(self, request: bytes, fds: Sequence[int]) -> _Answer:
         loop = asyncio.get_running_loop()
@@ -95,3 +126,7 @@ class ControlSocket:
             except ValueError:
                 continue
         raise EOFError(f"its answer has more than {ANSWER_LIMIT_BYTES} bytes")
+
+
+def _unresponsive(kind: type[UnresponsiveError], method: str, waited_s: float) -> UnresponsiveError:
+    return kind(f"the guest's kernel did not answer {method} within {waited_s:g} s", hint=UNRESPONSIVE_HINT)

@@ -34,14 +34,12 @@ from atoll.engines.gvisor.usage import (
     usage_of,
 )
 from atoll.engines.gvisor.volume_rooms import GvisorVolumeRooms
+from atoll.engines.gvisor.waits import CHECKPOINT_S, SOON_S
 from atoll.errors import EngineError, NoSpaceError, UnsupportedError
 from atoll.host import Cgroup, Mounts, free_bytes, read_memory, to_the_end
 from atoll.types import Limits
 
-CHECKPOINT_TIMEOUT_S = 900.0
 SPARE_BYTES = 16 << 20
-# A sentry ends within this time, unless its guest keeps the processors busy.
-_ENDS_S = 0.1
 
 
 class HostParts(NamedTuple):
@@ -108,10 +106,10 @@ class GvisorMachine(GvisorDiskBudget, GvisorVolumeRooms, Machine):
         """See ``LazyMemory.prepare``."""
         # A pause would otherwise wait for the pages of a checkpoint that is no longer needed.
         with contextlib.suppress(EngineError):
-            await self._control.call("containerManager.WaitPages", timeout_s=CHECKPOINT_TIMEOUT_S)
+            await self._control.call("containerManager.WaitPages", timeout_s=CHECKPOINT_S)
         if read or self.earlier.directory is None:
             # Memory that is still in the file of a restore counts as memory too.
-            await self._control.call("containerManager.ReadPages", timeout_s=CHECKPOINT_TIMEOUT_S)
+            await self._control.call("containerManager.ReadPages", timeout_s=CHECKPOINT_S)
         if into is not None and room is not None:
             used = self.memory_bytes() or 0
             await asyncio.to_thread(reserve, room / NAMES[-1], used + used // 8 + SPARE_BYTES)
@@ -126,9 +124,7 @@ class GvisorMachine(GvisorDiskBudget, GvisorVolumeRooms, Machine):
                 fds.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
                 stack.callback(os.close, fds[-1])
             with _telling_of_a_full_disk(into):
-                await self._control.call(
-                    "containerManager.SavePages", {}, fds=fds, timeout_s=CHECKPOINT_TIMEOUT_S
-                )
+                await self._control.call("containerManager.SavePages", {}, fds=fds, timeout_s=CHECKPOINT_S)
 
     async def written(self, *, restorable: bool = False) -> bool:
         """See ``LazyMemory.written``."""
@@ -146,7 +142,7 @@ class GvisorMachine(GvisorDiskBudget, GvisorVolumeRooms, Machine):
 
     async def _wait(self, method: str) -> None:
         with _telling_of_a_full_disk(self._state_dir):
-            await self._control.call(method, timeout_s=CHECKPOINT_TIMEOUT_S)
+            await self._control.call(method, timeout_s=CHECKPOINT_S)
 
     async def _refer(self) -> None:
         """Keep of the last checkpoint only what it needs, and have the next one refer to it."""
@@ -195,7 +191,7 @@ class GvisorMachine(GvisorDiskBudget, GvisorVolumeRooms, Machine):
                         "containerManager.Checkpoint",
                         argument,
                         fds=files.fds,
-                        timeout_s=CHECKPOINT_TIMEOUT_S,
+                        timeout_s=CHECKPOINT_S,
                     )
                 if not self._late or files.prepared:
                     await self._refer()
@@ -321,7 +317,7 @@ class GvisorMachine(GvisorDiskBudget, GvisorVolumeRooms, Machine):
         # If guest programs ran on, they would take the processors that the sentry needs to end.
         if self.cgroup is not None:
             await asyncio.to_thread(self.cgroup.kill)
-        elif self._sentry is not None and not await self._sentry.ends_within(_ENDS_S):
+        elif self._sentry is not None and not await self._sentry.ends_within(SOON_S):
             await asyncio.to_thread(kill_descendants, self._sentry.pid)
         await end_processes(self._processes())
         if not whole:

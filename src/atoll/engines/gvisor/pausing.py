@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from atoll.engines.gvisor.control import ControlSocket
+from atoll.engines.gvisor.control import ControlSocket, PendingCallError
+from atoll.engines.gvisor.waits import CALL_S, PAUSE_S, RESUME_S
 from atoll.errors import EngineError
 from atoll.host import Cgroup, to_the_end
 
-_PAUSE_TIMEOUT_S = 300.0
 _PAUSE, _RESUME = "containerManager.Pause", "containerManager.Resume"
 
 
@@ -37,10 +38,11 @@ class PausingControl(ControlSocket):
 
         Raises:
             EngineError: The sentry is gone, or cannot be frozen.
+            UnresponsiveError: The guest's kernel does not pause it.
         """
         if self._cgroup is not None and self._cgroup.is_frozen():
             return  # by another process: the next call thaws it and has it pause its guest
-        asked = asyncio.ensure_future(self.call(_PAUSE, _now(), timeout_s=_PAUSE_TIMEOUT_S))
+        asked = asyncio.ensure_future(self.call(_PAUSE, _now(), timeout_s=PAUSE_S))
         try:
             if self._cgroup is not None:
                 await asyncio.wait({asked}, timeout=within_s)
@@ -56,13 +58,18 @@ class PausingControl(ControlSocket):
 
         Raises:
             EngineError: The sentry is gone.
+            UnresponsiveError: The guest's kernel does not answer.
         """
-        # Not by ``call``: the resume must be later than the pause that a thaw asks for.
-        await self._thaw()
-        await super().call(_RESUME, _now())
+        async with self._thawing:
+            # Not by ``call``: a pause that the sentry still owes is older than this, so it counts no more.
+            if self._cgroup is not None and self._cgroup.is_frozen():
+                self._cgroup.thaw()
+            # A sentry that has not paused its guest yet resumes it when it has: nobody has to wait for that.
+            with contextlib.suppress(PendingCallError):
+                await super().call(_RESUME, _now(), timeout_s=RESUME_S)
 
     async def call(
-        self, method: str, arg: object = None, *, fds: Sequence[int] = (), timeout_s: float | None = 60.0
+        self, method: str, arg: object = None, *, fds: Sequence[int] = (), timeout_s: float = CALL_S
     ) -> Any:
         """See ``ControlSocket.call``."""
         await self._thaw()
@@ -82,7 +89,11 @@ class PausingControl(ControlSocket):
             # Ask the host, because another supervisor may have frozen it.
             if self._cgroup.is_frozen():
                 self._cgroup.thaw()
-                await super().call(_PAUSE, _now(), timeout_s=_PAUSE_TIMEOUT_S)
+                try:
+                    await super().call(_PAUSE, _now(), timeout_s=PAUSE_S)
+                except BaseException:
+                    await self._freeze(self._cgroup)  # it stays paused
+                    raise
 
 
 def _now() -> dict[str, int]:

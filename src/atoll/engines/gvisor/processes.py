@@ -14,10 +14,9 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from atoll.engines.gvisor.waits import END_S
 from atoll.errors import EngineError
 from atoll.host import children_by_parent, open_process, parent_of, start_ticks, wait_pidfd
-
-END_TIMEOUT_S = 60.0
 
 _PROC = Path("/proc")
 # Commands of runsc. The machine's own processes have the commands `boot` and `gofer`.
@@ -109,7 +108,7 @@ async def end_processes(processes: Sequence[HostProcess]) -> None:
         process.kill()
     for process in processes:
         try:
-            async with asyncio.timeout(END_TIMEOUT_S):
+            async with asyncio.timeout(END_S):
                 await process.wait()
         except TimeoutError:
             raise EngineError(f"process {process.pid} does not end", hint="see its stack in /proc") from None

@@ -13,7 +13,7 @@ from atoll.sdk._bytes import check_upload
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._io_async import Stream, pieces
 
-Opener = Callable[[], Awaitable[Stream]]
+Opener = Callable[[float | None], Awaitable[Stream]]
 Explain = Callable[[OSError], Awaitable[AtollError]]
 Upload = Iterable[bytes | str] | AsyncIterable[bytes | str] | BinaryIO
 Silent = Callable[[], Awaitable[None]]
@@ -175,7 +175,8 @@ class AsyncPool:
     """Keeps connections to one peer.
 
     An idle one is used again unless the peer closed it or ``idle_s`` seconds passed. The pool keeps ``kept``
-    idle connections at most. While a peer says nothing, ``on_silence`` is called every ``look_s`` seconds.
+    idle connections at most. ``opener`` is told how many seconds the peer may take. While a peer says
+    nothing, ``on_silence`` is called every ``look_s`` seconds.
     """
 
     def __init__(
@@ -237,7 +238,11 @@ class AsyncPool:
             except OSError as error:
                 raise await self.explain(error) from error
         for is_last in (not (repeatable and body is None), True):
-            connection = AsyncConnection(await self._open(), self._on_silence, self._look_s)
+            try:
+                stream = await self._open(deadline.left())
+            except TimeoutError as error:
+                raise await self.explain(error) from error
+            connection = AsyncConnection(stream, self._on_silence, self._look_s)
             deadline.restart()
             try:
                 return await self._exchange(connection, request, body, length, deadline)

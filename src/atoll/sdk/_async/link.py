@@ -249,9 +249,12 @@ class AsyncLink:
             answer.close()
         raise SupervisorError("the supervisor's answer ended before its result")
 
-    async def dial(self, sandbox: str, port: int) -> int:
-        """Connect to a port of a sandbox, waking it first, and return the connection's descriptor."""
-        told, descriptor = await self.place.dial(sandbox, port)
+    async def dial(self, sandbox: str, port: int, within_s: float | None = None) -> int:
+        """Connect to a port of a sandbox, waking it first, and return the connection's descriptor.
+
+        ``within_s`` bounds how long a guest that runs may take to accept it; None is the supervisor's own bound.
+        """
+        told, descriptor = await self.place.dial(sandbox, port, within_s)
         if told.error is not None:
             raise_body(told.error)
         if descriptor is None:
@@ -287,7 +290,7 @@ class AsyncLink:
         )
         return await _checked(answer)
 
-    async def _connect(self) -> Stream:
+    async def _connect(self, _: float | None) -> Stream:
         return await self.place.connect(self._within_s)
 
     def close(self) -> None:

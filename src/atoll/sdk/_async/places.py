@@ -58,9 +58,9 @@ class AsyncHere:
             lambda: connect_unix(self.home.api_socket, within_s or _CONNECT_S), within_s
         )
 
-    async def dial(self, sandbox: str, port: int) -> tuple[DialAnswer, int | None]:
+    async def dial(self, sandbox: str, port: int, within_s: float | None) -> tuple[DialAnswer, int | None]:
         """Connect to a port of a sandbox. The descriptor is None if the answer is an error."""
-        packet = encode(DialRequest(sandbox=sandbox, port=port))
+        packet = encode(DialRequest(sandbox=sandbox, port=port, within_s=within_s))
         answer, descriptors = await self._started(
             lambda: ask_dial_socket(self.home.dial_socket, packet, DIAL_LIMIT_BYTES, DIAL_S), None
         )
@@ -155,7 +155,7 @@ class AsyncThere:
         except OSError as error:
             raise await self.explain(error) from error
 
-    async def dial(self, sandbox: str, port: int) -> tuple[DialAnswer, int | None]:
+    async def dial(self, sandbox: str, port: int, _: float | None) -> tuple[DialAnswer, int | None]:
         """Open a tunnel to a port of a sandbox. The descriptor is None if the answer is an error."""
         bridge = _bridge()
         try:

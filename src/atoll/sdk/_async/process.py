@@ -17,9 +17,16 @@ from atoll.guest import (
     started_from,
     write_stdin,
 )
-from atoll.sdk._async.agent import SILENCE_S, AsyncAgent, AsyncFrames
+from atoll.sdk._async.agent import AsyncAgent, AsyncFrames
 from atoll.sdk._async.http import Upload
-from atoll.sdk._async.programs import MAX_OUTPUT_BYTES, Collector, OutputCallback, brief, check_end
+from atoll.sdk._async.programs import (
+    MAX_OUTPUT_BYTES,
+    Collector,
+    OutputCallback,
+    brief,
+    check_end,
+    silence_of,
+)
 from atoll.sdk._bytes import as_bytes, check_upload, sliced
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._output import STREAM_OF, Decoder
@@ -64,7 +71,7 @@ class AsyncProcess:
         return f"<{type(self).__name__} {self.pid} in sandbox {self._agent.sandbox_id}>"
 
     async def __aiter__(self) -> AsyncIterator[Output]:
-        deadline = Deadline(None, silence_s=SILENCE_S)
+        deadline = Deadline(None, silence_s=silence_of(self._program))
         while self._end is None:
             frame = await self._next(deadline)
             if frame.kind in STREAM_OF:
@@ -99,7 +106,7 @@ class AsyncProcess:
         if timeout_s is not None:
             check_number("timeout_s", timeout_s, hint="give seconds, or None to wait as long as it runs")
         collector = Collector(max_output_bytes, on_stdout, on_stderr)
-        deadline = Deadline(timeout_s, silence_s=SILENCE_S)
+        deadline = Deadline(timeout_s, silence_s=silence_of(self._program))
         while self._end is None:
             try:
                 frame = await self._next(deadline)
@@ -211,7 +218,8 @@ def _stdin_explained() -> Iterator[None]:
 
 async def started(agent: AsyncAgent, program: Program, *, stream: bool) -> AsyncProcess:
     """Start a program. With ``stream``, follow its output from the first byte."""
-    frames = AsyncFrames(await agent.open(start_process(program), Deadline(None, silence_s=SILENCE_S)))
+    deadline = Deadline(None, silence_s=silence_of(program))
+    frames = AsyncFrames(await agent.open(start_process(program), deadline))
     try:
         pid = started_from((await frames.next()).payload)
     except BaseException:

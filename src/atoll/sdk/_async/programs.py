@@ -16,6 +16,7 @@ from atoll.errors import (
     NotFoundError,
     SandboxCrashedError,
     StateError,
+    UnresponsiveError,
 )
 from atoll.guest import (
     Frame,
@@ -52,7 +53,7 @@ Stdin = bytes | str | Upload
 OutputCallback = Callable[[str], Any]
 MAX_OUTPUT_BYTES = 10 * MIB
 # the agent enforces the timeout; the client waits this much longer for its answer
-GRACE_S = 15.0
+GRACE_S = 5.0
 # lets all frames of a short program arrive at once, instead of waking up for the first one beside the program
 _PATIENCE_MS = 20
 _KILL = 9
@@ -223,6 +224,11 @@ async def kill_quietly(agent: AsyncAgent, pid: int) -> None:
             await agent.call(signal_process(pid, _KILL), timeout_s=_KILL_S, repeatable=True)
 
 
+async def _kill(agent: AsyncAgent, pid: int, tag: str | None) -> None:
+    """Kill a program, whether or not its pid is known yet."""
+    await (kill_quietly(agent, pid) if pid else _kill_tagged(agent, tag))
+
+
 async def _kill_tagged(agent: AsyncAgent, tag: str | None) -> None:
     """Kill a program whose start was interrupted before its pid was known."""
     with shielded(_KILL_S):
@@ -230,6 +236,13 @@ async def _kill_tagged(agent: AsyncAgent, tag: str | None) -> None:
             for row in processes_from(await agent.call(list_processes(), timeout_s=_KILL_S)):
                 if row.tag == tag:
                     await kill_quietly(agent, row.pid)
+
+
+def silence_of(program: Program | None) -> float:
+    """Return the longest wait for the agent's next word about a program: it tells of its end at its timeout."""
+    if program is None or not program.timeout_ms:
+        return SILENCE_S
+    return min(SILENCE_S, program.timeout_ms / 1000 + GRACE_S)
 
 
 async def execute(
@@ -251,14 +264,16 @@ async def execute(
                 end = await _feed_and_follow(agent, pid, frames, collector, stdin)
         finally:
             frames.close()
-    except (SandboxCrashedError, NotFoundError, StateError):
-        # either nothing runs that could be killed, or the sandbox sleeps and must not be woken
+    except (SandboxCrashedError, NotFoundError, StateError, UnresponsiveError):
+        # either nothing runs that could be killed, or the sandbox sleeps and must not be woken, or hears nothing
+        raise
+    except DeadlineError:
+        if not program.timeout_ms:  # otherwise the agent kills it, and this call has had its time
+            await _kill(agent, pid, program.tag)
         raise
     except BaseException as error:
-        if pid:
-            await kill_quietly(agent, pid)
-        elif isinstance(error, DeadlineError) or not isinstance(error, AtollError):
-            await _kill_tagged(agent, program.tag)
+        if pid or not isinstance(error, AtollError):
+            await _kill(agent, pid, program.tag)
         raise
     result = await collector.result(end, brief(program))
     check_end(end, result, repr(result.command), agent.sandbox_id, timeout_ms=program.timeout_ms)

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 
 from atoll.errors import (
+    UNRESPONSIVE_HINT,
     AgentError,
     AtollError,
     DeadlineError,
@@ -15,6 +17,7 @@ from atoll.errors import (
     SandboxCrashedError,
     SandboxNotFoundError,
     StateError,
+    UnresponsiveError,
 )
 from atoll.guest import Frame, FrameReader, GuestRequest, error_from
 from atoll.protocol import AGENT_PORT
@@ -55,8 +58,8 @@ class Agent:
     def pool(self, port: int) -> Pool:
         """Return a pool of connections to a server in the sandbox, which ``close`` closes."""
 
-        def dial() -> Stream:
-            return Stream(user_socket(self.link.dial(self.sandbox_id, port)))
+        def dial(within_s: float | None) -> Stream:
+            return Stream(user_socket(self.link.dial(self.sandbox_id, port, within_s)))
 
         pool = Pool(dial, self._explain, idle_s=300.0, on_silence=self.link.ensure)
         self._pools.append(pool)
@@ -140,6 +143,12 @@ class Agent:
             )
         if info.state == "killed":
             return SandboxNotFoundError(f"sandbox {name} was killed", sandbox_id=info.sandbox_id)
+        if info.unresponsive_since is not None:
+            return UnresponsiveError(
+                f"the guest of sandbox {name} has not answered for {time.time() - info.unresponsive_since:.0f} s",
+                hint=UNRESPONSIVE_HINT,
+                sandbox_id=info.sandbox_id,
+            )
         if info.state in ("paused", "suspended"):
             goes_on = "its programs continue when it wakes: `atoll attach --list` lists them"
             return StateError(

@@ -14,7 +14,7 @@ from atoll.sdk._bytes import check_upload
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._io_sync import Stream, pieces
 
-Opener = Callable[[], Stream]
+Opener = Callable[[float | None], Stream]
 Explain = Callable[[OSError], AtollError]
 Upload = Iterable[bytes | str] | BinaryIO
 Silent = Callable[[], None]
@@ -176,7 +176,8 @@ class Pool:
     """Keeps connections to one peer.
 
     An idle one is used again unless the peer closed it or ``idle_s`` seconds passed. The pool keeps ``kept``
-    idle connections at most. While a peer says nothing, ``on_silence`` is called every ``look_s`` seconds.
+    idle connections at most. ``opener`` is told how many seconds the peer may take. While a peer says
+    nothing, ``on_silence`` is called every ``look_s`` seconds.
     """
 
     def __init__(
@@ -238,7 +239,11 @@ class Pool:
             except OSError as error:
                 raise self.explain(error) from error
         for is_last in (not (repeatable and body is None), True):
-            connection = Connection(self._open(), self._on_silence, self._look_s)
+            try:
+                stream = self._open(deadline.left())
+            except TimeoutError as error:
+                raise self.explain(error) from error
+            connection = Connection(stream, self._on_silence, self._look_s)
             deadline.restart()
             try:
                 return self._exchange(connection, request, body, length, deadline)

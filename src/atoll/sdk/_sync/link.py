@@ -250,9 +250,12 @@ class Link:
             answer.close()
         raise SupervisorError("the supervisor's answer ended before its result")
 
-    def dial(self, sandbox: str, port: int) -> int:
-        """Connect to a port of a sandbox, waking it first, and return the connection's descriptor."""
-        told, descriptor = self.place.dial(sandbox, port)
+    def dial(self, sandbox: str, port: int, within_s: float | None = None) -> int:
+        """Connect to a port of a sandbox, waking it first, and return the connection's descriptor.
+
+        ``within_s`` bounds how long a guest that runs may take to accept it; None is the supervisor's own bound.
+        """
+        told, descriptor = self.place.dial(sandbox, port, within_s)
         if told.error is not None:
             raise_body(told.error)
         if descriptor is None:
@@ -288,7 +291,7 @@ class Link:
         )
         return _checked(answer)
 
-    def _connect(self) -> Stream:
+    def _connect(self, _: float | None) -> Stream:
         return self.place.connect(self._within_s)
 
     def close(self) -> None:

@@ -59,9 +59,9 @@ class Here:
             lambda: connect_unix(self.home.api_socket, within_s or _CONNECT_S), within_s
         )
 
-    def dial(self, sandbox: str, port: int) -> tuple[DialAnswer, int | None]:
+    def dial(self, sandbox: str, port: int, within_s: float | None) -> tuple[DialAnswer, int | None]:
         """Connect to a port of a sandbox. The descriptor is None if the answer is an error."""
-        packet = encode(DialRequest(sandbox=sandbox, port=port))
+        packet = encode(DialRequest(sandbox=sandbox, port=port, within_s=within_s))
         answer, descriptors = self._started(
             lambda: ask_dial_socket(self.home.dial_socket, packet, DIAL_LIMIT_BYTES, DIAL_S), None
         )
@@ -156,7 +156,7 @@ class There:
         except OSError as error:
             raise self.explain(error) from error
 
-    def dial(self, sandbox: str, port: int) -> tuple[DialAnswer, int | None]:
+    def dial(self, sandbox: str, port: int, _: float | None) -> tuple[DialAnswer, int | None]:
         """Open a tunnel to a port of a sandbox. The descriptor is None if the answer is an error."""
         bridge = _bridge()
         try:

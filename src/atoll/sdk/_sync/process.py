@@ -18,9 +18,16 @@ from atoll.guest import (
     started_from,
     write_stdin,
 )
-from atoll.sdk._sync.agent import SILENCE_S, Agent, Frames
+from atoll.sdk._sync.agent import Agent, Frames
 from atoll.sdk._sync.http import Upload
-from atoll.sdk._sync.programs import MAX_OUTPUT_BYTES, Collector, OutputCallback, brief, check_end
+from atoll.sdk._sync.programs import (
+    MAX_OUTPUT_BYTES,
+    Collector,
+    OutputCallback,
+    brief,
+    check_end,
+    silence_of,
+)
 from atoll.sdk._bytes import as_bytes, check_upload, sliced
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._output import STREAM_OF, Decoder
@@ -65,7 +72,7 @@ class Process:
         return f"<{type(self).__name__} {self.pid} in sandbox {self._agent.sandbox_id}>"
 
     def __iter__(self) -> Iterator[Output]:
-        deadline = Deadline(None, silence_s=SILENCE_S)
+        deadline = Deadline(None, silence_s=silence_of(self._program))
         while self._end is None:
             frame = self._next(deadline)
             if frame.kind in STREAM_OF:
@@ -100,7 +107,7 @@ class Process:
         if timeout_s is not None:
             check_number("timeout_s", timeout_s, hint="give seconds, or None to wait as long as it runs")
         collector = Collector(max_output_bytes, on_stdout, on_stderr)
-        deadline = Deadline(timeout_s, silence_s=SILENCE_S)
+        deadline = Deadline(timeout_s, silence_s=silence_of(self._program))
         while self._end is None:
             try:
                 frame = self._next(deadline)
@@ -212,7 +219,8 @@ def _stdin_explained() -> Iterator[None]:
 
 def started(agent: Agent, program: Program, *, stream: bool) -> Process:
     """Start a program. With ``stream``, follow its output from the first byte."""
-    frames = Frames(agent.open(start_process(program), Deadline(None, silence_s=SILENCE_S)))
+    deadline = Deadline(None, silence_s=silence_of(program))
+    frames = Frames(agent.open(start_process(program), deadline))
     try:
         pid = started_from((frames.next()).payload)
     except BaseException:

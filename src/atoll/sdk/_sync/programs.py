@@ -17,6 +17,7 @@ from atoll.errors import (
     NotFoundError,
     SandboxCrashedError,
     StateError,
+    UnresponsiveError,
 )
 from atoll.guest import (
     Frame,
@@ -53,7 +54,7 @@ Stdin = bytes | str | Upload
 OutputCallback = Callable[[str], Any]
 MAX_OUTPUT_BYTES = 10 * MIB
 # the agent enforces the timeout; the client waits this much longer for its answer
-GRACE_S = 15.0
+GRACE_S = 5.0
 # lets all frames of a short program arrive at once, instead of waking up for the first one beside the program
 _PATIENCE_MS = 20
 _KILL = 9
@@ -224,6 +225,11 @@ def kill_quietly(agent: Agent, pid: int) -> None:
             agent.call(signal_process(pid, _KILL), timeout_s=_KILL_S, repeatable=True)
 
 
+def _kill(agent: Agent, pid: int, tag: str | None) -> None:
+    """Kill a program, whether or not its pid is known yet."""
+    (kill_quietly(agent, pid) if pid else _kill_tagged(agent, tag))
+
+
 def _kill_tagged(agent: Agent, tag: str | None) -> None:
     """Kill a program whose start was interrupted before its pid was known."""
     with shielded(_KILL_S):
@@ -231,6 +237,13 @@ def _kill_tagged(agent: Agent, tag: str | None) -> None:
             for row in processes_from(agent.call(list_processes(), timeout_s=_KILL_S)):
                 if row.tag == tag:
                     kill_quietly(agent, row.pid)
+
+
+def silence_of(program: Program | None) -> float:
+    """Return the longest wait for the agent's next word about a program: it tells of its end at its timeout."""
+    if program is None or not program.timeout_ms:
+        return SILENCE_S
+    return min(SILENCE_S, program.timeout_ms / 1000 + GRACE_S)
 
 
 def execute(
@@ -252,14 +265,16 @@ def execute(
                 end = _feed_and_follow(agent, pid, frames, collector, stdin)
         finally:
             frames.close()
-    except (SandboxCrashedError, NotFoundError, StateError):
-        # either nothing runs that could be killed, or the sandbox sleeps and must not be woken
+    except (SandboxCrashedError, NotFoundError, StateError, UnresponsiveError):
+        # either nothing runs that could be killed, or the sandbox sleeps and must not be woken, or hears nothing
+        raise
+    except DeadlineError:
+        if not program.timeout_ms:  # otherwise the agent kills it, and this call has had its time
+            _kill(agent, pid, program.tag)
         raise
     except BaseException as error:
-        if pid:
-            kill_quietly(agent, pid)
-        elif isinstance(error, DeadlineError) or not isinstance(error, AtollError):
-            _kill_tagged(agent, program.tag)
+        if pid or not isinstance(error, AtollError):
+            _kill(agent, pid, program.tag)
         raise
     result = collector.result(end, brief(program))
     check_end(end, result, repr(result.command), agent.sandbox_id, timeout_ms=program.timeout_ms)

@@ -11,7 +11,14 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from atoll.errors import AgentError, AtollError, DeadlineError, NotFoundError
+from atoll.errors import (
+    UNRESPONSIVE_HINT,
+    AgentError,
+    AtollError,
+    DeadlineError,
+    NotFoundError,
+    UnresponsiveError,
+)
 from atoll.network import SHORTAGES
 from atoll.protocol import (
     AGENT_PORT,
@@ -33,6 +40,8 @@ from atoll.supervisor.state.transitions import check_action, check_plugged
 
 _CLIENTS_AT_ONCE = 128
 _DIAL_TIMEOUT_S = 10.0
+# For a guest that answers nothing anyway.
+_UNRESPONSIVE_S = 1.0
 _TRIES = 5
 # Who waits behind a port that does not answer goes on after this time.
 _PATIENCE_S = 0.25
@@ -83,7 +92,7 @@ class Dialling:
         """
         sandbox = self._registry.sandbox(request.sandbox)
         before = sandbox.row.recovered
-        connection = await self._reach(sandbox, request.port, self._in_order)
+        connection = await self._reach(sandbox, request.port, self._in_order, request.within_s)
         now = sandbox.row.recovered
         recovered = sandbox.untold if now == before else now
         sandbox.untold = None
@@ -95,13 +104,15 @@ class Dialling:
         Raises what ``dial`` raises.
         """
         before = sandbox.row.recovered
-        connection = await self._reach(sandbox, port, _at_once)
+        connection = await self._reach(sandbox, port, _at_once, None)
         if sandbox.row.recovered != before:
             sandbox.untold = sandbox.row.recovered
         return connection
 
-    async def _reach(self, sandbox: Sandbox, port: int, in_turn: _InTurn) -> socket.socket:
-        """Wake a sandbox, and connect to it."""
+    async def _reach(
+        self, sandbox: Sandbox, port: int, in_turn: _InTurn, within_s: float | None
+    ) -> socket.socket:
+        """Wake a sandbox, and connect to it. ``within_s`` bounds only the connecting."""
         self._used(sandbox)
         for _ in range(_TRIES):
             check_action("dial", sandbox.row.state, sandbox.sandbox_id)
@@ -112,7 +123,7 @@ class Dialling:
                 running = await self._tasks.run(self._wakes.use(sandbox))
             try:
                 async with in_turn((running, port), waits):
-                    connection = await self._connect(sandbox, running, port)
+                    connection = await self._connect(sandbox, running, port, _bound_s(running, within_s))
             except AtollError:
                 if _crashed(sandbox, running):
                     raise running.lost(sandbox.sandbox_id) from None
@@ -147,9 +158,12 @@ class Dialling:
             if not queue.length:
                 del self._queues[port]
 
-    async def _connect(self, sandbox: Sandbox, running: RunningMachine, port: int) -> socket.socket:
+    async def _connect(
+        self, sandbox: Sandbox, running: RunningMachine, port: int, timeout_s: float
+    ) -> socket.socket:
         try:
-            connection = await running.alive(self._dialled(sandbox, running, port), sandbox.sandbox_id)
+            dialled = self._dialled(sandbox, running, port, timeout_s)
+            connection = await running.alive(dialled, sandbox.sandbox_id)
             if connection is not None:
                 return connection
             raise NotFoundError(
@@ -160,21 +174,24 @@ class Dialling:
         except OSError as error:
             if isinstance(error, AtollError):
                 raise
-            raise DeadlineError(
+            silent = running.unresponsive_since is not None
+            raise (UnresponsiveError if silent else DeadlineError)(
                 f"sandbox {sandbox.row.called} did not answer on port {port}: {error}",
-                hint="it may be overloaded; try again",
+                hint=UNRESPONSIVE_HINT if silent else "it may be overloaded; try again",
                 sandbox_id=sandbox.sandbox_id,
             ) from None
 
-    async def _dialled(self, sandbox: Sandbox, running: RunningMachine, port: int) -> socket.socket | None:
+    async def _dialled(
+        self, sandbox: Sandbox, running: RunningMachine, port: int, timeout_s: float
+    ) -> socket.socket | None:
         try:
-            return await running.link.dial(port, _DIAL_TIMEOUT_S)
+            return await running.link.dial(port, timeout_s)
         except ConnectionRefusedError:
             if port == AGENT_PORT:
                 await self._assert_agent(sandbox, running)
                 return None
         try:
-            return await dial_loopback(running.link, port, _DIAL_TIMEOUT_S)
+            return await dial_loopback(running.link, port, timeout_s)
         except ConnectionRefusedError:
             await self._assert_agent(sandbox, running)
             return None
@@ -189,6 +206,11 @@ class Dialling:
             hint="kill the sandbox, or roll it back",
             sandbox_id=sandbox.sandbox_id,
         )
+
+
+def _bound_s(running: RunningMachine, within_s: float | None) -> float:
+    most_s = _DIAL_TIMEOUT_S if running.unresponsive_since is None else _UNRESPONSIVE_S
+    return most_s if within_s is None else min(most_s, within_s)
 
 
 def _at_once(_: _Port, __: bool) -> contextlib.AbstractAsyncContextManager[None]:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from atoll.errors import AtollError, UnsupportedError
+from atoll.errors import AtollError, DeadlineError, UnsupportedError
 from atoll.supervisor.state.wake_times import wake_time
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ class Farewells:
         except UnsupportedError:
             return None  # a checkpoint keeps its agent
         except (AtollError, OSError) as error:
+            if isinstance(error, DeadlineError) and running.unresponsive_since is None:
+                running.unresponsive_since = self._unix_s()
             _log.warning("sandbox %s is suspended without its consent: %s", sandbox.sandbox_id, error)
             self._tell(sandbox.sandbox_id, f"is suspended, although its agent does not answer: {error}")
             return None

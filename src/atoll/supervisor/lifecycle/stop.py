@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from atoll.errors import AtollError
+from atoll.errors import AtollError, DeadlineError
 from atoll.host import sync_tree, to_the_end
 from atoll.supervisor.machines.freeze import thaw_or_end
 from atoll.supervisor.state.leases import NO_LEASE
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.storage.trash import Trash
     from atoll.types import SleepCause
 
+# The host stops a guest that keeps its kernel busy for longer.
+_FROZEN_S = 2.0
 _log = logging.getLogger(__name__)
 
 
@@ -111,13 +113,19 @@ class PowerOff:
             await link.aclose()
 
     async def _settle(self, running: RunningMachine) -> None:
-        """Flush what the guest has written to the host's disk, and freeze the guest."""
+        """Flush what the guest has written to the host's disk, and freeze the guest.
+
+        One that does not answer is given up after some seconds, as in a power cut: what was fsynced is there.
+        """
         try:
-            await self._agents.flush(running.link)
+            if running.unresponsive_since is None:
+                await self._agents.flush(running.link)
         except (AtollError, OSError) as error:
-            # As after a power cut: what was fsynced is there.
             _log.warning("the guest of machine %s did not flush: %s", running.machine.machine_id, error)
-        await running.freeze()
+        try:
+            await running.freeze(within_s=_FROZEN_S)
+        except DeadlineError as error:
+            _log.warning("the machine %s is ended as it runs: %s", running.machine.machine_id, error)
         await asyncio.to_thread(sync_tree, running.disk)
 
     async def _undo(self, sandbox: Sandbox, running: RunningMachine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
@@ -10,6 +11,7 @@ from atoll.protocol import SuspendedAll
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.suspend import Suspends
     from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
 
 
@@ -20,23 +22,31 @@ class SuspendAll:
         registry: The sandboxes.
         suspends: Suspends each of them.
         tasks: Owner of the work, which goes on if the client leaves.
+        at_once: How many are suspended at the same time. One that does not answer holds up no other then.
     """
 
-    def __init__(self, registry: Registry, suspends: Suspends, tasks: Tasks) -> None:
+    def __init__(self, registry: Registry, suspends: Suspends, tasks: Tasks, at_once: int) -> None:
         self._registry = registry
         self._suspends = suspends
         self._tasks = tasks
+        self._at_once = at_once
 
     async def run(self) -> SuspendedAll:
         """Suspend every sandbox that runs or is paused. One that fails does not keep the others."""
         suspended: list[str] = []
         failed: dict[str, str] = {}
-        for sandbox in self._registry.sandboxes():
-            if sandbox.row.state not in ("running", "paused", "creating"):
-                continue
-            try:
-                await self._tasks.run(self._suspends.suspend(sandbox))
-                suspended.append(sandbox.sandbox_id)
-            except (AtollError, OSError) as error:
-                failed[sandbox.sandbox_id] = str(error)
+        slots = asyncio.Semaphore(self._at_once)
+
+        async def one(sandbox: Sandbox) -> None:
+            async with slots:
+                try:
+                    await self._tasks.run(self._suspends.suspend(sandbox))
+                    suspended.append(sandbox.sandbox_id)
+                except (AtollError, OSError) as error:
+                    failed[sandbox.sandbox_id] = str(error)
+
+        async with asyncio.TaskGroup() as group:
+            for sandbox in self._registry.sandboxes():
+                if sandbox.row.state in ("running", "paused", "creating"):
+                    group.create_task(one(sandbox))
         return SuspendedAll(suspended=suspended, failed=failed)

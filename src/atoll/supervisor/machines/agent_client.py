@@ -39,6 +39,8 @@ _FLUSH_S = 30.0
 _LAST_WORDS_S = 3.0
 # The time for hooks before a suspend, which the agent bounds to 10 s.
 _HOOKS_S = 12.0
+# The time that an agent has to answer that it is there.
+_ANSWER_S = 3.0
 _RETRY_FIRST_S = 0.001
 _RETRY_MOST_S = 0.02
 
@@ -75,6 +77,18 @@ class Agents:
             DeadlineError: The agent did not answer in time.
         """
         await self._until_answered(link, guest.health(), self._timeout_s)
+
+    async def answers(self, link: Dials) -> int:
+        """Ask the agent once whether it is there. Returns how many bytes the exchange took.
+
+        Raises:
+            AgentError: Its answer is invalid.
+            DeadlineError: It did not answer in time.
+            OSError: It cannot be reached.
+        """
+        request = guest.health()
+        async with _bounded(request.target, _ANSWER_S):
+            return (await self._exchange(link, request, head_only=True)).moved_bytes
 
     async def first(self, link: Dials, wanted: GuestInit) -> None:
         """Do what ``init`` does, for an agent that may still be starting, or may run hooks after a restore.

@@ -10,7 +10,7 @@ from atoll.errors import AtollError
 if TYPE_CHECKING:
     from atoll.supervisor.state.running_machine import RunningMachine
 
-_TRIES = 3
+_TRIES = 2
 _log = logging.getLogger(__name__)
 
 
@@ -30,5 +30,6 @@ async def thaw_or_end(running: RunningMachine) -> bool:
         except (AtollError, OSError) as error:
             _log.warning("cannot thaw the machine %s: %s", running.machine.machine_id, error)
     _log.error("the machine %s stays frozen and is ended", running.machine.machine_id)
+    running.reason = running.reason or "it could not be thawed"
     await running.machine.kill()
     return False

@@ -17,6 +17,7 @@ from atoll.errors import (
     AtollError,
     DamagedError,
     EngineError,
+    UnresponsiveError,
     UnsupportedError,
 )
 from atoll.guest import GuestInit
@@ -171,7 +172,7 @@ class RunningMachines:
             assert isinstance(engine, Prestarting), "the engine has made the prestarted machine"
             try:
                 return await engine.restore(prestarted, machine_plan, uplink_of(uplink))
-            except EngineError as error:
+            except (EngineError, UnresponsiveError) as error:
                 raise PrestartedDiedError(error.message, hint=error.remedy) from error
 
     async def write_checksums(self, checkpoint: Path, sandbox_id: str) -> None:

@@ -35,7 +35,7 @@ from atoll.types import (
     VolumeMount,
 )
 
-_TOLD_APART = ("idle", "limits_in_force", "network")
+_TOLD_APART = ("idle", "limits_in_force", "network", "unresponsive_since")
 _TOLD = tuple(name for name in SandboxInfo.__struct_fields__ if name not in _TOLD_APART)
 # Faster than one by one: very many may be listed at once.
 _told = operator.attrgetter(*_TOLD)

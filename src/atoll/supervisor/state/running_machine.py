@@ -6,15 +6,17 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from atoll.engines import Machine
 from atoll.errors import (
+    UNRESPONSIVE_HINT,
     AtollError,
     SandboxCrashedError,
     SandboxNotFoundError,
+    UnresponsiveError,
 )
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ MARK = "frozen"
 RUNS, _MAY_BE_FROZEN = b"r", b"f"
 # When a machine dies, calls to it fail a moment before its end is noticed.
 _NOTICED_S = 1.0
+# A guest that answers nothing anyway is not waited for as long as its engine would.
+_UNRESPONSIVE_S = 8.0
 
 
 def crash_error(sandbox_id: str) -> SandboxCrashedError:
@@ -44,6 +48,7 @@ class RunningMachine:
     middle of an operation. ``reason`` says why the machine was ended for something that it did.
     ``limits_changed`` is set when its sandbox gets other limits. ``own_bytes`` are those that the supervisor
     has exchanged with the guest to answer how it is: this is no activity of the guest.
+    ``unresponsive_since`` is since when its agent has not answered, in Unix seconds; None if it answers.
     """
 
     def __init__(self, machine: Machine, link: Link, disk: Path, state_dir: Path) -> None:
@@ -57,6 +62,7 @@ class RunningMachine:
         self.reason: str | None = None
         self.limits_changed = asyncio.Event()
         self.own_bytes = 0
+        self.unresponsive_since: float | None = None
         self.gone = asyncio.Event()
         self._watch = asyncio.create_task(self._watching())
 
@@ -93,15 +99,39 @@ class RunningMachine:
         return self.gone.is_set() and not self.leaving
 
     async def freeze(self, *, within_s: float | None = None) -> None:
-        """Freeze the machine, which runs. ``within_s`` is as in ``Machine.pause``."""
+        """Freeze the machine, which runs. ``within_s`` is as in ``Machine.pause``.
+
+        Raises:
+            UnresponsiveError: The guest's kernel does not answer, or does not pause its guest.
+        """
         # Written first: a supervisor that adopts it must know that it may be frozen, whatever its row says.
         self._write_mark(_MAY_BE_FROZEN)
-        await self.machine.pause(within_s=within_s)
+        async with self._bounded("pause"):
+            await self.machine.pause(within_s=within_s)
 
     async def thaw(self) -> None:
-        """Undo ``freeze``. A machine that runs keeps running."""
-        await self.machine.resume()
+        """Undo ``freeze``. A machine that runs keeps running.
+
+        Raises:
+            UnresponsiveError: The guest's kernel does not answer.
+        """
+        async with self._bounded("go on"):
+            await self.machine.resume()
         self._write_mark(RUNS)
+
+    @contextlib.asynccontextmanager
+    async def _bounded(self, what: str) -> AsyncIterator[None]:
+        bound_s = None if self.unresponsive_since is None else _UNRESPONSIVE_S
+        try:
+            async with asyncio.timeout(bound_s):
+                yield
+        except TimeoutError as error:
+            if isinstance(error, AtollError):
+                raise
+            raise UnresponsiveError(
+                f"the guest, which answers nothing, did not {what} within {bound_s:g} s",
+                hint=UNRESPONSIVE_HINT,
+            ) from None
 
     @property
     def may_be_frozen(self) -> bool:

@@ -110,4 +110,7 @@ class Sandbox:
         if self._told is None or self._told[0] is not row:
             self._told = row, row.info()
         info, idle = self._told[1], self.idleness.told(row.state)
+        silent = running is not None and row.state == "running" and running.unresponsive_since is not None
+        if running is not None and silent:
+            info = msgspec.structs.replace(info, unresponsive_since=running.unresponsive_since)
         return info if idle is None else msgspec.structs.replace(info, idle=idle)
