@@ -77,3 +77,11 @@ class Cable:
             OSError: The link is closed.
         """
         return veth.payload_bytes(self._counters)
+
+    def received_payload_bytes(self) -> int:
+        """Return the bytes that the guest has received beyond the headers of packets, as a measure.
+
+        Raises:
+            OSError: The link is closed.
+        """
+        return veth.received_payload_bytes(self._counters)

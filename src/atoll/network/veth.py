@@ -137,6 +137,16 @@ def payload_bytes(kernel: NetlinkSocket) -> int:
     return bytes_in + bytes_out - _HEADERS_BYTES * (packets_in + packets_out)
 
 
+def received_payload_bytes(kernel: NetlinkSocket) -> int:
+    """Return the bytes that the guest has received, without headers; see ``payload_bytes``.
+
+    Raises:
+        OSError: The pair is gone.
+    """
+    _, packets, _, received = _counters(kernel)
+    return received - _HEADERS_BYTES * packets
+
+
 def _counters(kernel: NetlinkSocket) -> tuple[int, int, int, int]:
     """The packets received and sent by the edge's interface, then the bytes."""
     (body,) = kernel.ask(Message(_GET_LINK, 0, _interface()))

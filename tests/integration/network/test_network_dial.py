@@ -92,6 +92,11 @@ async def test_a_new_supervisor_ends_what_the_one_before_has_dialled(testbed: Ne
                 dialled.recv(1)
 
 
+async def all_of(connection: socket.socket, size: int) -> None:
+    while size > 0:
+        size -= len(await asyncio.get_running_loop().sock_recv(connection, size))
+
+
 async def test_traffic_counts_what_passed_the_cable(testbed: NetworkTestbed) -> None:
     async with testbed.guest() as guest:
         with guest.listen(5000) as listener, await guest.link.dial(5000, 90) as dialled:
@@ -102,6 +107,11 @@ async def test_traffic_counts_what_passed_the_cable(testbed: NetworkTestbed) -> 
                 await asyncio.get_running_loop().sock_sendall(dialled, b"x" * 30_000)
                 await asyncio.to_thread(accepted.recv, 30_000, socket.MSG_WAITALL)
                 received_after, sent_after = guest.link.traffic()
+                data, payload = guest.link.received_payload_bytes(), guest.link.payload_bytes()
+                await asyncio.to_thread(accepted.sendall, b"y" * 30_000)
+                await all_of(dialled, 30_000)
+                assert guest.link.payload_bytes() - payload >= 30_000
+                assert guest.link.received_payload_bytes() - data <= 0, "acknowledgements are no data"
         assert received_after - received >= 30_000
         assert sent_after - sent < 30_000
 

@@ -130,6 +130,9 @@ class FakeLink:
     def payload_bytes(self) -> int:
         return self.received
 
+    def received_payload_bytes(self) -> int:
+        return self.received
+
     def unanswered_s(self, *, by_guest: bool = True) -> float | None:
         return self.asked_s if by_guest else None
 

@@ -20,6 +20,7 @@ from atoll.supervisor.assembly import Rooms
 from atoll.supervisor.routes import make_api
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.state.clock import Clock
+from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.stopping import Stopping
 from atoll.supervisor.storage.programs import Programs
 from atoll.supervisor.system import System
@@ -150,6 +151,13 @@ class Harness:
         assert (await self.ask("POST", f"/v1/sandboxes/{sandbox.sandbox_id}/suspend")).status == 200
         async with sandbox.lock:
             pass
+
+    async def pause_as_idle(self, made: Any) -> Sandbox:
+        """Pause a sandbox as one that was found to be idle."""
+        sandbox = self.system.registry.sandbox(made["sandbox_id"])
+        async with sandbox.lock:
+            await self.system.pauses.pause_locked(sandbox, "idle")
+        return sandbox
 
     def machine_of(self, sandbox_id: str) -> FakeMachine:
         running = self.system.registry.sandbox(sandbox_id).running

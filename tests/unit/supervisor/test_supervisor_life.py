@@ -118,25 +118,33 @@ async def test_a_pause_ends_the_connections_that_clients_hold(harness: Harness) 
 
 
 @with_harness
-async def test_traffic_wakes_a_paused_sandbox(harness: Harness) -> None:
-    made = await harness.create()
-    await harness.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/pause")
+async def test_data_wakes_a_sandbox_that_is_paused_because_it_was_idle(harness: Harness) -> None:
+    sandbox = await harness.pause_as_idle(await harness.create())
     (link,) = harness.links.open.values()
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
 
     def woken() -> bool:
-        link.received += 1000
+        link.received += 1
         return sandbox.row.state == "running"
 
     await harness.until(woken)
 
 
 @with_harness
-async def test_what_a_guest_gets_while_it_is_thawed_for_a_moment_wakes_it_not(harness: Harness) -> None:
-    made = await harness.create()
-    await harness.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/pause")
+async def test_a_pause_of_a_client_holds_whatever_comes(harness: Harness) -> None:
+    sandbox = await harness.pause_as_idle(await harness.create())
     (link,) = harness.links.open.values()
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    assert (await harness.ask("POST", f"/v1/sandboxes/{sandbox.sandbox_id}/pause")).status == 200
+    for _ in range(3):
+        link.received += 1000
+        await asyncio.sleep(0.1)
+    assert sandbox.row.state == "paused"
+    assert not harness.system._steps.traffic._watched
+
+
+@with_harness
+async def test_what_a_guest_gets_while_it_is_thawed_for_a_moment_wakes_it_not(harness: Harness) -> None:
+    sandbox = await harness.pause_as_idle(await harness.create())
+    (link,) = harness.links.open.values()
     await asyncio.sleep(0.15)  # the first watch has looked
     assert sandbox.running is not None
     link.received += 1000

@@ -14,7 +14,6 @@ from atoll.supervisor.lifecycle.rollback import next_disk
 from atoll.supervisor.lifecycle.warm_pool import missing
 from atoll.supervisor.logs import read_page
 from atoll.supervisor.machines.identity import branched_init, first_init, woken_init
-from atoll.supervisor.monitors.traffic import wanted
 from atoll.supervisor.settings import Settings, read_settings, restores_for
 from atoll.supervisor.state.database import Database, migrate, migrations
 from atoll.supervisor.state.ids import check_env, check_name, new_id
@@ -213,11 +212,6 @@ def test_the_holder_ends_when_nothing_needs_its_namespaces() -> None:
 def test_the_pool_makes_what_is_missing() -> None:
     assert missing(2, 0, 1) == 1
     assert missing(0, 0, 0) == 0
-
-
-def test_only_more_than_an_address_lookup_wakes_a_paused_sandbox() -> None:
-    assert not wanted(1000, 1042)
-    assert wanted(1000, 1067)
 
 
 def test_the_certificates_beyond_the_images_own_are_found() -> None:

@@ -28,9 +28,9 @@ async def test_a_running_sandbox_is_adopted_without_a_restart(harness: Harness) 
 
 
 @with_harness
-async def test_a_paused_sandbox_is_still_paused_and_woken_by_traffic(harness: Harness) -> None:
+async def test_an_idle_sandbox_is_still_paused_and_woken_by_data(harness: Harness) -> None:
     made = await harness.create()
-    await harness.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/pause")
+    await harness.pause_as_idle(made)
     await harness.crash()
     await harness.start()
     sandbox = harness.system.registry.sandbox(made["sandbox_id"])

@@ -74,7 +74,7 @@ async def test_no_use_wakes_it_and_every_one_says_why(harness: Harness) -> None:
 @with_harness
 async def test_traffic_does_not_wake_it(harness: Harness) -> None:
     made = await harness.create()
-    await act(harness, made, "pause")
+    await harness.pause_as_idle(made)
     await act(harness, made, "unplug")
     for _ in range(30):
         link_of(harness).received += 1000
@@ -105,9 +105,9 @@ async def test_it_goes_on_where_it_was_when_it_is_replugged(harness: Harness) ->
 
 
 @with_harness
-async def test_one_that_was_paused_stays_paused_and_is_woken_by_traffic_again(harness: Harness) -> None:
+async def test_an_idle_one_stays_paused_and_is_woken_by_data_again(harness: Harness) -> None:
     made = await harness.create()
-    await act(harness, made, "pause")
+    await harness.pause_as_idle(made)
     await act(harness, made, "unplug")
     assert (await act(harness, made, "replug")).json["state"] == "paused"
     sandbox = harness.system.registry.sandbox(made["sandbox_id"])

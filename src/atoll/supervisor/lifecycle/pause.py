@@ -26,12 +26,12 @@ _log = logging.getLogger(__name__)
 
 
 class PausedWatcher(Protocol):
-    """Watches paused sandboxes, to wake those that get traffic."""
+    """Watches sandboxes that are paused because they were idle, to wake those that get data."""
 
     def watch(self, sandbox: Sandbox, running: RunningMachine, received: int | None = None) -> None:
         """Watch a sandbox as long as it is paused on this running machine.
 
-        ``received`` is how much it had received when its traffic began to count. None is at the first look.
+        ``received`` is how much data it had received when that began to count. None is at the first look.
         """
 
 
@@ -77,8 +77,9 @@ class Pauses:
     ) -> None:
         """Freeze a running sandbox, and store why. The caller holds its lock.
 
-        One that is only idle keeps the connections of its clients: what comes on them thaws it. ``received``
-        is how much it had received when it was found to be idle, ``wakes_at`` when it is to wake by itself.
+        One that is only idle keeps the connections of its clients: data on them thaws it. Any other stays frozen
+        until a use. ``received`` is how much data it had received when it was found to be idle, ``wakes_at``
+        when it is to wake by itself.
         """
         running = sandbox.require_running()
         try:

@@ -242,7 +242,7 @@ class IdleMonitor:
         if running is None or sandbox.unplugged is not None or sandbox.row.state not in ("running", "paused"):
             return
         # Read first: a guest that is frozen has had a moment for what came before, and is thawed for the rest.
-        received, _ = running.link.traffic()
+        received = running.link.received_payload_bytes()
         payload_bytes = _payload_bytes(running)
         if sandbox.row.state == "running" and not await self._read(sandbox, running):
             return

@@ -1,4 +1,4 @@
-"""Wakes paused sandboxes that get traffic from outside."""
+"""Wakes idle sandboxes that are paused and get data from outside. One that a client has paused waits for a use."""
 
 from __future__ import annotations
 
@@ -15,18 +15,11 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.running_machine import RunningMachine
 
 _LOOK_S = 0.1
-# The kernel's own address lookups (ARP) have this length; a TCP segment with data is longer.
-_NOISE_BYTES = 60
 _log = logging.getLogger(__name__)
 
 
-def wanted(before_bytes: int, now_bytes: int) -> bool:
-    """Whether a guest received more between two looks than the kernel's own traffic."""
-    return now_bytes - before_bytes > _NOISE_BYTES
-
-
 class Traffic:
-    """Watches the counters of paused sandboxes and wakes those that get traffic.
+    """Watches the counters of sandboxes that were paused because they were idle, and wakes those that get data.
 
     Args:
         tasks: Owner of the wakes.
@@ -40,8 +33,8 @@ class Traffic:
     def watch(self, sandbox: Sandbox, running: RunningMachine, received: int | None = None) -> None:
         """Watch a sandbox as long as it is paused on this running machine. An earlier watch of it ends.
 
-        ``received`` is how much it had received when its traffic began to count. None is at the first look:
-        what comes before belongs to the end of connections that the pause closed.
+        One that a client has paused is not watched. ``received`` is how much data it had received when that
+        began to count. None is at the first look.
         """
         # A new one: the sandbox may have been thawed for a moment, which is no traffic.
         self._watched[sandbox.sandbox_id] = _Watch(sandbox, running, received)
@@ -62,7 +55,7 @@ class Traffic:
                 self._some.clear()
 
     async def _wake(self, sandbox: Sandbox, wake: Callable[[Sandbox], Awaitable[object]]) -> None:
-        _log.info("sandbox %s wakes because of traffic", sandbox.sandbox_id)
+        _log.info("sandbox %s wakes because of data from outside", sandbox.sandbox_id)
         try:
             await wake(sandbox)
         except (AtollError, OSError) as error:
@@ -78,10 +71,12 @@ class _Watch:
         self._before = received
 
     def lasts(self) -> bool:
-        """Whether the sandbox is still paused on the same machine."""
-        return self.sandbox.row.state == "paused" and self.sandbox.running is self._running
+        """Whether the sandbox is still paused on the same machine, and because it was idle."""
+        row = self.sandbox.row
+        is_idle = row.state == "paused" and row.sleep_cause == "idle"
+        return is_idle and self.sandbox.running is self._running
 
     def has_traffic(self) -> bool:
-        """Whether the sandbox has received anything since the last look."""
-        before, (self._before, _) = self._before, self._running.link.traffic()
-        return before is not None and wanted(before, self._before)
+        """Whether the sandbox has received data since the last look. Acknowledgements and keepalives are none."""
+        before, self._before = self._before, self._running.link.received_payload_bytes()
+        return before is not None and self._before > before
