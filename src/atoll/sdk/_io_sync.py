@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Never, ParamSpec, TypeVar
 
 from atoll.errors import UnsupportedError
@@ -165,7 +166,9 @@ class Background:
     def __enter__(self) -> Background:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         end = time.monotonic() + self._wait_s
         # One function may start another before it ends.
         while (left_s := end - time.monotonic()) > 0:

@@ -37,7 +37,11 @@ async def _held(harness: Harness, made: Any, *, binds: bool = True) -> AsyncIter
         "query_string": f"binds={int(binds)}".encode(),
         "headers": [],
     }
-    call = asyncio.create_task(harness.app(scope, receive, send))
+
+    async def called() -> None:
+        await harness.app(scope, receive, send)
+
+    call = asyncio.create_task(called())
     await asyncio.wait_for(begun.wait(), 5)
     assert json.loads(body.split(b"\n")[0])["sandbox_id"] == made["sandbox_id"]
     try:

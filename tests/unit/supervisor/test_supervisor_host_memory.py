@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -168,7 +169,7 @@ class Host:
         self.path.write_text(f"MemTotal: 4194304 kB\nMemAvailable: {(1024 + mib) * 1024} kB\n")
 
 
-def with_host(test):  # type: ignore[no-untyped-def]
+def with_host(test: Callable[[Harness, Host], Awaitable[None]]) -> Callable[[Path], None]:
     async def run(harness: Harness) -> None:
         host = Host(harness)
         admission = harness.system._steps.memory_admission
