@@ -269,6 +269,10 @@ def test_a_snapshot_of_a_sandbox_becomes_a_template_again_and_again(image: str) 
         with pytest.raises(InUseError, match="belongs to a template already"):
             Templates.record("other", two.snapshot_id or "")
         assert Templates.get("kept").builds[0].sandbox_id == sandbox.id
+        assert said("template", "record", sandbox.id, "kept:now").strip() == two.template_id
+        taken = sandbox.snapshot().snapshot_id
+        recorded = said("template", "record", "--snapshot", taken, "kept", "--tag", "then", "--json")
+        assert json.loads(recorded)["snapshot_id"] == taken
     with Sandbox.create(template="kept") as twin:
         assert twin.run("cat ~/n").stdout == "2\n"
     build = Templates.request("kept")
@@ -358,6 +362,9 @@ def test_stages_give_each_other_their_files_with_owners_and_modes(image: str, tm
     refused = atoll(*arguments, "--target", "unused")
     assert (refused.returncode, b"ended with exit code 1" in refused.stderr) == (125, True), refused.stderr
     said("template", "delete", "staged")
+    pruned = said("template", "prune")
+    assert pruned.startswith("forgot "), pruned
+    assert not json.loads(said("template", "prune", "--json"))["snapshots"]
 
 
 DOCKERFILE = """

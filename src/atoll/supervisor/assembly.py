@@ -99,6 +99,7 @@ class Rooms:
         nameserver: The name server that guests use.
         complete: Whether the kernel gives this process overlays with all features.
         engine_disks: Whether the engine keeps the disks of new sandboxes.
+        copied_disks: Whether each snapshot keeps a copy of what its disk has changed.
         shaping: Whether the kernel can limit the rate of an interface.
         agents: Calls guest agents; None makes the real one.
         inspection: Judges requests; None where nothing can.
@@ -118,6 +119,7 @@ class Rooms:
     nameserver: str
     complete: bool
     engine_disks: bool = False
+    copied_disks: bool = False
     shaping: bool = True
     agents: Agents | None = None
     inspection: Inspection | None = None

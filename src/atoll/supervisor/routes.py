@@ -102,7 +102,7 @@ def _stored_routes(system: System) -> list[Route]:
     return [
         *build_routes(templates=system.templates, tasks=tasks),
         *record_routes(templates=system.templates, registry=registry, quotas=quotas, tasks=tasks),
-        *template_routes(templates=system.templates, quotas=quotas, tasks=tasks),
+        *template_routes(templates=system.templates, registry=system.registry, quotas=quotas, tasks=tasks),
         *snapshot_routes(
             registry=registry,
             snapshots=system.snapshots,

@@ -133,6 +133,7 @@ def _real_rooms(home: Home, settings: Settings, disks: DiskKind, complete: bool)
         nameserver=GATEWAY_ADDRESS,
         complete=complete,
         engine_disks=disks == "engine",
+        copied_disks=disks in ("engine", "copied"),
         shaping=can_shape(home.pins),
         cpu_latency=open_cpu_latency() if settings.cpu_latency == "auto" else None,
     )

@@ -112,9 +112,8 @@ class System:
         self.wake_timers = make_wake_timers(state, awakenings)
         self.creation = make_creation(rooms, state, storage, machines, tenants, steps)
         self.snapshots, self.forks = copies.snapshots, copies.forks
-        self.templates = Templates(
-            storage.templates, storage.steps, self.registry, self.snapshots, self.kills, self.teams.quotas_of
-        )
+        parts = (storage.templates, storage.steps, self.registry, self.snapshots, self.kills)
+        self.templates = Templates(*parts, self.teams.quotas_of, copied_disks=rooms.copied_disks)
         self._serve(state, storage, machines, tenants, steps)
         self._watch(rooms, state, storage, machines)
         self._keep_house(rooms, state, storage, tenants)
@@ -239,7 +238,7 @@ class System:
             low_percent=self.settings.disk_low_percent,
             steps=(
                 ("ending warm machines", self.pool.drain),
-                ("forgetting steps of builds", partial(forget_steps, self.templates)),
+                ("forgetting steps of builds", partial(forget_steps, self.templates, self.registry)),
                 ("erasing images without a name", partial(self.leftovers.collect, images=True)),
                 ("erasing snapshots", partial(self.automatic_snapshots.tidy, newest_only=True)),
             ),

@@ -215,6 +215,22 @@ class TemplateInfo(msgspec.Struct, frozen=True, kw_only=True):
         return next((one for one in self.builds if wanted and one.build_id == wanted.build_id), None)
 
 
+class PrunedSteps(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
+    """What erasing the stored steps of builds freed.
+
+    Args:
+        steps: How many steps were forgotten.
+        snapshots: How many of their states were erased.
+        freed_bytes: What these states took of the disk, without what others still share.
+        kept: Why other states of builds stay, one line each.
+    """
+
+    steps: int
+    snapshots: int
+    freed_bytes: int
+    kept: list[str] = []
+
+
 class TagInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The build of a tag, and when it was set."""
 

@@ -10,6 +10,7 @@ from atoll.errors import NoSpaceError
 from atoll.supervisor.idle import Keeper
 from atoll.supervisor.storage.build_cache import STEPS_MOST, UNUSED_MOST_S
 from atoll.supervisor.storage.template_registry import TemplateRegistry
+from atoll.supervisor.templates import operations
 from tests.unit.supervisor.harness import Harness, with_harness
 
 
@@ -102,13 +103,60 @@ async def test_a_snapshot_goes_when_no_tag_step_or_sandbox_needs_it(harness: Har
     second = await built(harness, "web")
     found = {row.snapshot_id for row in harness.system.registry.snapshots()}
     assert found == {first, second}
-    assert (await harness.ask("DELETE", "/v1/steps")).status == 204
+    pruned = (await harness.ask("DELETE", "/v1/steps")).json
+    assert (pruned["steps"], pruned["snapshots"], pruned["freed_bytes"]) == (1, 0, 0)
+    assert "needed by " in pruned["kept"][0]
+    assert "1 states are needed by templates" in pruned["kept"][-1]
     assert {row.snapshot_id for row in harness.system.registry.snapshots()} == {first, second}
     await harness.ask("DELETE", f"/v1/sandboxes/{sandbox['sandbox_id']}")
     await harness.system.templates.sweep()
     assert {row.snapshot_id for row in harness.system.registry.snapshots()} == {second}
     assert (await harness.ask("DELETE", "/v1/templates/web")).status == 204
     assert not harness.system.registry.snapshots()
+
+
+async def chain(harness: Harness, build_id: str, count: int) -> list[str]:
+    """Snapshots of a build, each of a sandbox from the one before."""
+    found: list[str] = []
+    for index in range(count):
+        base = {"from_snapshot": found[-1]} if found else {}
+        sandbox = await harness.create(attributes={"atoll.build": build_id}, **base)
+        path = f"/v1/sandboxes/{sandbox['sandbox_id']}/snapshots"
+        found.append((await harness.ask("POST", path, {"build_id": build_id})).json["snapshot_id"])
+        await harness.system.templates.steps.add(f"step {index}", found[-1])
+    return found
+
+
+@with_harness
+async def test_pruning_erases_states_that_others_were_built_on_and_says_what_it_freed(
+    harness: Harness,
+) -> None:
+    build_id, hold = await begun(harness, "web")
+    *steps, last = await chain(harness, build_id, 3)
+    body = {"state": "ready", "snapshot_id": last}
+    assert (await harness.ask("POST", f"/v1/builds/{build_id}/finish", body)).json["state"] == "ready"
+    await hold
+    assert len(harness.system.registry.snapshots()) == 3
+    memory_bytes = sum(row.memory_bytes for row in harness.system.registry.snapshots()[:2])
+    pruned = (await harness.ask("DELETE", "/v1/steps")).json
+    assert (pruned["steps"], pruned["snapshots"]) == (3, 2)
+    assert pruned["freed_bytes"] >= memory_bytes > 0
+    assert [row.snapshot_id for row in harness.system.registry.snapshots()] == [last]
+
+
+@with_harness
+async def test_a_build_whose_steps_copy_the_disk_keeps_the_last_ones_that_fit(harness: Harness) -> None:
+    templates = harness.system.templates
+    for copies, most_bytes, left in ((False, 0, 3), (True, 1 << 30, 3), (True, 0, 1)):
+        templates._copied_disks = copies
+        await harness.ask("DELETE", "/v1/steps")
+        build_id, hold = await begun(harness, "web")
+        *_, last = await chain(harness, build_id, 3)
+        with patch.object(operations, "_COPIES_MOST_BYTES", most_bytes):
+            await harness.ask("POST", f"/v1/builds/{build_id}/finish", {"state": "failed"})
+        await hold
+        found = [row.snapshot_id for row in harness.system.registry.snapshots()]
+        assert (len(found), found[-1]) == (left, last)
 
 
 @with_harness

@@ -13,9 +13,10 @@ from atoll.cli.batch import for_each
 from atoll.cli.lazy import Group
 from atoll.cli.lifecycle import Length
 from atoll.cli.limits import limit_options, limits
-from atoll.cli.options import json_option, pairs_option
+from atoll.cli.options import complete_sandbox, json_option, pairs_option
 from atoll.cli.output import show_json
-from atoll.cli.text import age, plain, table
+from atoll.cli.sandboxes import held
+from atoll.cli.text import age, plain, size, table
 from atoll.errors import InvalidSpecError
 from atoll.toolkits import SHIPPED, install
 from atoll.types import DEFAULT_TAG, BuildInfo, BuildLine, TemplateInfo
@@ -193,15 +194,45 @@ def publish_template(template: str, private: bool, as_json: bool) -> None:
 @command.command(name="prune")
 @json_option
 def prune_steps(as_json: bool) -> None:
-    r"""Delete the stored steps of builds. Templates stay.
+    r"""Delete the stored steps of builds, and say what that freed and what stays, and why. Templates stay.
 
     \b
     Example:
       atoll template prune
     """
-    Templates.forget_steps()
+    pruned = Templates.forget_steps()
     if as_json:
-        show_json({"pruned": True})
+        show_json(pruned)
+        return
+    erased = f"erased {pruned.snapshots} of their states, {size(pruned.freed_bytes)}"
+    click.echo(f"forgot {pruned.steps} steps, {erased}")
+    for reason in pruned.kept:
+        click.echo(f"kept: {plain(reason)}")
+
+
+@command.command(name="record")
+@click.argument("source", metavar="SANDBOX", shell_complete=complete_sandbox)
+@click.argument("name", metavar="NAME[:TAG]")
+@click.option("--snapshot", "is_snapshot", is_flag=True, help="SANDBOX is a snapshot instead.")
+@click.option("--tag", "tags", metavar="TAG", multiple=True, help="Another tag for it; repeatable.")
+@json_option
+def record(source: str, name: str, is_snapshot: bool, tags: tuple[str, ...], as_json: bool) -> None:
+    r"""Make a template of a sandbox as it is now, memory and disk, or of a snapshot. The sandbox keeps running.
+
+    \b
+    Example:
+      atoll template record work ready
+      atoll create --template ready
+    """
+    if is_snapshot:
+        recorded = Templates.record(name, source, tags=tags)
+    else:
+        with held(source) as sandbox:
+            recorded = Templates.record(name, sandbox, tags=tags)
+    if as_json:
+        show_json(recorded)
+    else:
+        click.echo(recorded.template_id)
 
 
 def names_of(name: str, build: BuildInfo) -> list[str]:

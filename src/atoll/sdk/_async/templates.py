@@ -22,6 +22,7 @@ from atoll.types import (
     BuildInfo,
     BuildLine,
     Limits,
+    PrunedSteps,
     Resolved,
     SnapshotInfo,
     TemplateInfo,
@@ -324,10 +325,10 @@ class AsyncTemplates:
             return await link.call("POST", path, BuildInfo, body, timeout_s=LONG_S, repeatable=True)
 
     @staticmethod
-    async def forget_steps() -> None:
+    async def forget_steps() -> PrunedSteps:
         """Erase the stored steps of earlier builds, so that the next builds run all their steps."""
         with contextlib.closing(AsyncLink()) as link:
-            await link.delete("/v1/steps")
+            return await link.call("DELETE", "/v1/steps", PrunedSteps, timeout_s=LONG_S)
 
 
 async def _built(

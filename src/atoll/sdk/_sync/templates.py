@@ -23,6 +23,7 @@ from atoll.types import (
     BuildInfo,
     BuildLine,
     Limits,
+    PrunedSteps,
     Resolved,
     SnapshotInfo,
     TemplateInfo,
@@ -325,10 +326,10 @@ class Templates:
             return link.call("POST", path, BuildInfo, body, timeout_s=LONG_S, repeatable=True)
 
     @staticmethod
-    def forget_steps() -> None:
+    def forget_steps() -> PrunedSteps:
         """Erase the stored steps of earlier builds, so that the next builds run all their steps."""
         with contextlib.closing(Link()) as link:
-            link.delete("/v1/steps")
+            return link.call("DELETE", "/v1/steps", PrunedSteps, timeout_s=LONG_S)
 
 
 def _built(

@@ -151,7 +151,7 @@ OPERATIONS = (
     Operation("post", "/v1/templates/{ref}/untag", "Remove tags", protocol.TagsRequest),
     Operation("post", "/v1/templates/{ref}/publish", "Share it", protocol.PublishRequest, types.TemplateInfo),
     Operation("get", "/v1/resolved", "What a sandbox of this template starts from", None, types.Resolved),
-    Operation("delete", "/v1/steps", "Delete the stored steps of builds"),
+    Operation("delete", "/v1/steps", "Delete the stored steps of builds", None, types.PrunedSteps),
     Operation("get", "/v1/builds/{id}", "One build", None, types.BuildInfo),
     Operation(
         "post", "/v1/builds/{id}/begin", "Run it; closing the connection cancels it", None, types.BuildInfo

@@ -18,6 +18,7 @@ from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.templates.operations import Templates, forget_steps
 from atoll.supervisor.tenants.quotas import TeamQuotas
+from atoll.types import PrunedSteps
 
 _ONE = "/v1/templates/{ref:path}"
 
@@ -26,7 +27,9 @@ def _team(request: Request) -> str | None:
     return request.query_params.get("team") or None
 
 
-def template_routes(*, templates: Templates, quotas: TeamQuotas, tasks: Tasks) -> list[Route]:
+def template_routes(
+    *, templates: Templates, registry: Registry, quotas: TeamQuotas, tasks: Tasks
+) -> list[Route]:
     """Everything under ``/v1/templates``."""
 
     async def listed(request: Request) -> Response:
@@ -43,8 +46,8 @@ def template_routes(*, templates: Templates, quotas: TeamQuotas, tasks: Tasks) -
         return json_answer(templates.rows.resolve(ref, _team(request)))
 
     async def forget(request: Request) -> Response:
-        async def work(_: Report) -> None:
-            await forget_steps(templates)
+        async def work(_: Report) -> PrunedSteps:
+            return await forget_steps(templates, registry)
 
         return await answer(request, tasks, work)
 

@@ -212,7 +212,9 @@ class Snapshots:
                 hint="delete the template, or move its tags to another build",
             )
         if not row.automatic:
-            kept = registry.snapshots(forgotten=False)
+            # a build's states do without each other
+            others = registry.snapshots(forgotten=False)
+            kept = [one for one in others if one is row or row.build_id is None or one.build_id is None]
             SnapshotTree([one.info() for one in kept]).removable(row.snapshot_id)
         users = [one.row.called for one in registry.sandboxes() if _needs(one.row, row)]
         if users or registry.pins.has(row.snapshot_id):

@@ -32,6 +32,9 @@ class BuildCache:
         """Read the steps from the database."""
         self._rows = {row.step_key: row for row in await self._database.all(StepRow)}
 
+    def __len__(self) -> int:
+        return len(self._rows)
+
     def has(self, snapshot_id: str) -> bool:
         """Whether a step led to that snapshot."""
         return any(row.snapshot_id == snapshot_id for row in self._rows.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import re
 import uuid
@@ -29,7 +30,7 @@ from atoll.supervisor.state.rows import SnapshotRow, StepRow, TemplateRow
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.storage.build_cache import BuildCache
 from atoll.supervisor.storage.template_registry import TemplateRegistry, split_tag
-from atoll.types import BUILD_ATTRIBUTE, DEFAULT_TAG, BuildInfo, Quotas, Resolved, TagInfo
+from atoll.types import BUILD_ATTRIBUTE, DEFAULT_TAG, BuildInfo, PrunedSteps, Quotas, Resolved, TagInfo
 
 _NAME = re.compile(r"[a-z0-9_-]{1,63}")
 _TAG = re.compile(r"[a-z0-9_.-]{1,63}")
@@ -38,6 +39,8 @@ _TEMPLATES_MOST = 1000
 _REASON_MOST = 4096
 _STEP_MOST = 64
 _TEND_S = 5.0
+# for the steps of one build, if each of them keeps a copy of the disk
+_COPIES_MOST_BYTES = 1 << 30
 _log = logging.getLogger(__name__)
 
 
@@ -53,6 +56,7 @@ class Templates:
         snapshots: Erases the snapshots that no template needs any more.
         kills: Kills the sandboxes of builds that are over.
         quotas: Returns a team's quotas, which limit its concurrent builds.
+        copied_disks: Whether each step keeps a copy of the disk.
     """
 
     def __init__(
@@ -63,6 +67,8 @@ class Templates:
         snapshots: Snapshots,
         kills: Kills,
         quotas: Callable[[str | None], Quotas],
+        *,
+        copied_disks: bool = False,
     ) -> None:
         self.rows = rows
         self.steps = steps
@@ -70,6 +76,7 @@ class Templates:
         self._snapshots = snapshots
         self._kills = kills
         self._quotas = quotas
+        self._copied_disks = copied_disks
         self._look = asyncio.Event()
         self._recording: set[str] = set()
 
@@ -105,7 +112,7 @@ class Templates:
         wanted.limits.check()
         async with self.rows.lock:
             build = self._build(wanted.team, name, limits=wanted.limits, tags=tags)
-            row = self._row(wanted.team, name, build)
+            row = _row(self.rows, wanted.team, name, build)
             _check_room(row.tags.keys() | set(tags))
             await self.rows.put(row.but(public=row.public if wanted.public is None else wanted.public))
         return build
@@ -140,7 +147,7 @@ class Templates:
                 _check_free(snapshot, what, team, build_id)
                 values = {"state": "ready", "tags": all_tags, **_of_snapshot(snapshot)}
                 build = self._build(team, plain, build_id=build_id, **values)
-                row = await self.rows.put(_tagged(self._row(team, plain, build), build))
+                row = await self.rows.put(_tagged(_row(self.rows, team, plain, build), build))
                 if snapshot.build_id is None:
                     await self._registry.own_snapshot(snapshot.snapshot_id, build_id)
         finally:
@@ -193,6 +200,10 @@ class Templates:
                     step=wanted.step[:_STEP_MOST] if wanted.step else None,
                     reason=wanted.reason[:_REASON_MOST] if wanted.reason else None,
                 )
+        if self._copied_disks:
+            rows = [row for row in self._registry.snapshots() if row.build_id == build_id]
+            for snapshot_id in _too_much(rows):
+                await self.steps.forget(snapshot_id)
         await self.sweep()
         return build
 
@@ -286,8 +297,12 @@ class Templates:
             await self._kills.kill(sandbox)
             raise StateError(f"the build {build_id} has ended")
 
-    async def sweep(self) -> None:
-        """Kill the sandboxes of builds that are over, and erase the snapshots that nothing needs any more."""
+    async def sweep(self) -> list[str]:
+        """Kill the sandboxes of builds that are over, and erase the snapshots that nothing needs any more.
+
+        Returns why some of these stay.
+        """
+        kept = []
         for sandbox in self._registry.sandboxes():
             build_id = sandbox.row.attributes.get(BUILD_ATTRIBUTE)
             if build_id is not None and not self.rows.is_building(build_id):
@@ -301,10 +316,14 @@ class Templates:
                 continue
             try:
                 await self._snapshots.remove(row.snapshot_id)
-            except (InUseError, SnapshotNotFoundError, SandboxNotFoundError):
+            except (SnapshotNotFoundError, SandboxNotFoundError):
                 continue
+            except InUseError as error:
+                kept.append(str(error))
             except (AtollError, OSError) as error:
                 _log.warning("cannot delete snapshot %s of a build: %s", row.snapshot_id, error)
+                kept.append(f"the snapshot {row.snapshot_id!r} cannot be erased: {error}")
+        return kept
 
     def _keeps(self, snapshot_id: str, build_id: str) -> bool:
         """Whether a snapshot of a build is still needed."""
@@ -324,29 +343,61 @@ class Templates:
         }
         return BuildInfo(**{**known, **values})  # type: ignore[arg-type]
 
-    def _row(self, team: str | None, name: str | None, build: BuildInfo) -> TemplateRow:
-        """The template with this name and one more build, or a new template if there is none yet."""
-        found = self.rows.named(name, team) if name is not None else None
-        if found is not None:
-            return found.but(builds=(*found.builds, build))
-        if len([row for row in self.rows.all() if row.team == team]) >= _TEMPLATES_MOST:
-            raise InvalidSpecError(f"there are {_TEMPLATES_MOST} templates already", hint="delete some")
-        return TemplateRow(
-            template_id=build.template_id,
-            name=name,
-            team=team,
-            public=False,
-            created_at=build.created_at,
-            changed_at=build.created_at,
-            tags={},
-            builds=(build,),
-        )
+
+def _row(rows: TemplateRegistry, team: str | None, name: str | None, build: BuildInfo) -> TemplateRow:
+    """The template with this name and one more build, or a new template if there is none yet."""
+    found = rows.named(name, team) if name is not None else None
+    if found is not None:
+        return found.but(builds=(*found.builds, build))
+    if len([row for row in rows.all() if row.team == team]) >= _TEMPLATES_MOST:
+        raise InvalidSpecError(f"there are {_TEMPLATES_MOST} templates already", hint="delete some")
+    return TemplateRow(
+        template_id=build.template_id,
+        name=name,
+        team=team,
+        public=False,
+        created_at=build.created_at,
+        changed_at=build.created_at,
+        tags={},
+        builds=(build,),
+    )
 
 
-async def forget_steps(templates: Templates) -> None:
+def _too_much(rows: Sequence[SnapshotRow]) -> list[str]:
+    """The older states of a build, whose copies of the disk take too much together with the newer ones.
+
+    What nothing was built on top of is not among them: a build that failed goes on there.
+    """
+    parents = {row.parent_id for row in rows}
+    newest_first = sorted(rows, key=lambda row: row.created_at, reverse=True)
+    sizes = itertools.accumulate(row.memory_bytes + row.disk_bytes for row in newest_first)
+    return [
+        row.snapshot_id
+        for row, total in zip(newest_first, sizes, strict=True)
+        if row.snapshot_id in parents and total > _COPIES_MOST_BYTES
+    ]
+
+
+async def forget_steps(templates: Templates, registry: Registry) -> PrunedSteps:
     """Forget all steps that were built before. Their snapshots go unless a template needs them."""
+    before = {row.snapshot_id: row for row in registry.snapshots() if row.build_id is not None}
+    count = len(templates.steps)
     await templates.steps.forget()
-    await templates.sweep()
+    kept = await templates.sweep()
+    left = {row.snapshot_id: row for row in registry.snapshots()}
+    sandboxes = [sandbox.row for sandbox in registry.sandboxes()]
+    layers = {layer for row in (*left.values(), *sandboxes) for layer in row.stack}
+    gone = [row for snapshot_id, row in before.items() if snapshot_id not in left]
+    needed = sum(bool(templates.rows.user_of(snapshot_id)) for snapshot_id in before.keys() & left.keys())
+    if needed:
+        kept.append(f"{needed} states are needed by templates: `atoll template delete` erases them")
+    disk_bytes = sum(row.disk_bytes for row in gone if not layers.intersection(row.stack[:1]))
+    return PrunedSteps(
+        steps=count,
+        snapshots=len(gone),
+        freed_bytes=sum(row.memory_bytes for row in gone) + disk_bytes,
+        kept=kept,
+    )
 
 
 def _check_free(snapshot: SnapshotRow, ref: str, team: str | None, build_id: str) -> None:
