@@ -26,14 +26,19 @@ type Verdict struct {
 	Observed bool
 	// The ceiling of the sandbox's team decided, and the rule is one of it.
 	Ceiling bool
+	near    string // what the nearest rule that allows something wants instead; empty: a rule decided, or there is none
 }
 
-// Why is the reason, and whose it is.
+// Why is the reason, whose it is, and which rule is near.
 func (v *Verdict) Why() string {
-	if v.Ceiling {
-		return "the team's ceiling: " + v.Reason
+	why := v.Reason
+	if v.near != "" {
+		why += "; " + v.near
 	}
-	return v.Reason
+	if v.Ceiling {
+		return "the team's ceiling: " + why
+	}
+	return why
 }
 
 // Passes tells whether it is let through.
@@ -54,7 +59,12 @@ func Judge(kept Kept, request *Request, observe bool) Verdict {
 			}
 		}
 	}
-	return Verdict{Action: Deny, Reason: "no rule allows it", Remedy: remedy(kept, request), Observed: observe}
+	near := nearest(kept, request)
+	remedy := near
+	if near == "" {
+		remedy = "a rule that allows " + request.Method + " to " + request.Host
+	}
+	return Verdict{Action: Deny, Reason: "no rule allows it", Remedy: remedy, Observed: observe, near: near}
 }
 
 // JudgeRaw decides on a connection that is not HTTP.
@@ -86,6 +96,9 @@ func (r *Rule) fits(request *Request) bool {
 var conditions = [...]func(*Rule, *Request) tri{
 	judgeMethod, judgeLength, judgePath, judgeQuery, judgeHeaders, judgeFields, judgeMCP,
 }
+
+// conditionsOfHead are those that need no body.
+var conditionsOfHead = conditions[:5]
 
 // judge is yes when all conditions hold, no when one does not, and otherwise unclear.
 func (r *Rule) judge(request *Request) tri {
@@ -219,14 +232,28 @@ func judgeMCP(r *Rule, request *Request) tri {
 	return r.mcp.judge(request.document(), r.Action == Allow)
 }
 
-// remedy says what the first rule that allows something lacks for this request.
-func remedy(kept Kept, request *Request) string {
+// nearest says what the rule that allows something and lacks least wants instead. The first of equals counts.
+func nearest(kept Kept, request *Request) string {
+	var found *Rule
+	most := -1
 	for _, rule := range kept.Rules {
-		if rule.Action == Allow {
-			return fmt.Sprintf("rule %s allows it %s", rule.Label(), rule.wants(request))
+		if rule.Action != Allow {
+			continue
+		}
+		holds := 0
+		for _, condition := range conditionsOfHead {
+			if condition(rule, request) == yes {
+				holds++
+			}
+		}
+		if holds > most {
+			found, most = rule, holds
 		}
 	}
-	return "a rule that allows " + request.Method + " to " + request.Host
+	if found == nil {
+		return ""
+	}
+	return fmt.Sprintf("rule %s allows it %s", found.Label(), found.wants(request))
 }
 
 func (r *Rule) wants(request *Request) string {

@@ -55,7 +55,7 @@ func TestARequestMustPassThePolicyAndTheCeiling(t *testing.T) {
 		for _, each := range w.entries {
 			told[fmt.Sprint(each.Ceiling, each.Reason)] = true
 		}
-		return told["truethe team's ceiling: rule never decides"] && told["falseno rule allows it"]
+		return told["truethe team's ceiling: rule never decides"] && told["falseno rule allows it; rule 1 allows it with the method GET"]
 	})
 }
 
@@ -237,7 +237,7 @@ func TestAQuestionIsJudgedByBoth(t *testing.T) {
 	}
 	const gets = `{"action":"allow","methods":["GET"]}`
 	got := ask(allow, gets, "POST", "https://a.x/")
-	expect(t, []any{got.Action, got.Ceiling, got.Reason}, []any{"deny", true, "the team's ceiling: no rule allows it"})
+	expect(t, []any{got.Action, got.Ceiling, got.Reason}, []any{"deny", true, "the team's ceiling: no rule allows it; rule 1 allows it with the method GET"})
 	got = ask(gets, allow, "POST", "https://a.x/")
 	expect(t, []any{got.Action, got.Ceiling}, []any{"deny", false})
 	got = ask(inject("query", "key", ""), `{"action":"allow","query":{"key":["tok*"]}}`, "GET", "https://a.x/")

@@ -84,6 +84,10 @@ func TestARefusalExplainsItself(t *testing.T) {
 	if body.Rule != nil {
 		t.Fatal("no rule decided")
 	}
+	git := do(t, w.client(), "POST", "https://a.x/p", "x", "User-Agent", "git/2.39.5")
+	expect(t, git.Header.Get("Content-Type"), "text/plain; charset=utf-8")
+	expect(t, git.text, "the egress policy of this sandbox denies this request: no rule allows it\n"+
+		"remedy: rule read it allows it with the method GET\n")
 	grpc := do(t, w.client(), "POST", "https://a.x/s/m", "x", "Content-Type", "application/grpc+proto")
 	expect(t, grpc.StatusCode, 200)
 	expect(t, grpc.Header.Get("Grpc-Status"), "7")
@@ -92,7 +96,8 @@ func TestARefusalExplainsItself(t *testing.T) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return len(w.entries) >= 2 && w.entries[0].Path == "/p" && w.entries[0].Action == "deny" &&
-			w.entries[0].Scheme == "https" && w.entries[0].Port == 443
+			w.entries[0].Scheme == "https" && w.entries[0].Port == 443 &&
+			w.entries[0].Reason == "no rule allows it; rule read it allows it with the method GET"
 	})
 }
 

@@ -86,12 +86,32 @@ func (r *refusal) write(writer http.ResponseWriter, request *http.Request, host,
 		label := r.rule.Label()
 		body.Rule = &label
 	}
+	if strings.HasPrefix(request.UserAgent(), "git/") {
+		r.plain(writer, &body)
+		return
+	}
 	text, err := json.Marshal(body)
 	if err != nil {
 		text = []byte(`{"error":"egress_denied"}`)
 	}
-	text = append(text, '\n')
-	header.Set("Content-Type", "application/json")
+	r.send(writer, "application/json", append(text, '\n'))
+}
+
+// plain says it to git, which prints a plain text and nothing else: otherwise it looks like a refusal of the server's own.
+func (r *refusal) plain(writer http.ResponseWriter, body *refusalBody) {
+	lines := []string{body.Message}
+	if body.Rule != nil {
+		lines = append(lines, "rule: "+*body.Rule)
+	}
+	if body.Remedy != "" {
+		lines = append(lines, "remedy: "+body.Remedy)
+	}
+	r.send(writer, "text/plain; charset=utf-8", []byte(strings.Join(lines, "\n")+"\n"))
+}
+
+func (r *refusal) send(writer http.ResponseWriter, kind string, text []byte) {
+	header := writer.Header()
+	header.Set("Content-Type", kind)
 	header.Set("Content-Length", strconv.Itoa(len(text)))
 	header.Set("Cache-Control", "no-store")
 	writer.WriteHeader(r.status)
