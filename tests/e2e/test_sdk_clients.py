@@ -358,7 +358,9 @@ def test_the_agent_of_the_guide_pushes_to_one_repository_without_a_token(world: 
     said = world.run(f"git clone -q $WEB/acme/site.git && cd site && {change} && git pull")
     assert re.search("main -> main.*up to date", said, re.S), said
     said = world.run(f"git clone -q $WEB/acme/other.git && cd other && cat file && {change}")
-    assert re.search("^words.*remote: .*denies this request.*remedy: rule .*returned error: 403", said, re.S), said
+    assert re.search(
+        "^words.*remote: .*denies this request.*remedy: rule .*returned error: 403", said, re.S
+    ), said
     # The pattern does not find itself.
     held = f"sudo grep -rlsa '[{TOKEN[0]}]{TOKEN[1:]}' /tmp ~/.git* /etc/gitconfig /proc/[0-9]*/environ"
     assert world.run(held) == ""

@@ -337,7 +337,8 @@ class EgressVerdict(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_onl
     """What a request would get.
 
     Args:
-        action: What the policy says.
+        action: What the policy says. ``"depends"`` if rules with ``addresses`` decide about the name, which is
+            not resolved for the answer. A name that leads to a private address is reached only by such a rule.
         rule: The index of the deciding rule; None if no rule matches.
         reason: Why, as text for people.
         changes: What would be changed in the request.
@@ -345,7 +346,7 @@ class EgressVerdict(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_onl
         ceiling: The ceiling of the sandbox's team decides, and ``rule`` is one of it.
     """
 
-    action: Action
+    action: Action | Literal["depends"]
     rule: int | None = None
     reason: str = ""
     changes: list[str] = []

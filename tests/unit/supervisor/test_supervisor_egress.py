@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from atoll.network import Grant, Kept
 from atoll.supervisor.lifecycle.egress_control import EgressControl
 from atoll.supervisor.tenants.proxy_passwords import ProxyPasswords
@@ -101,6 +103,32 @@ async def test_a_sandbox_whose_team_is_missing_reaches_nothing(harness: Harness)
     egress, link = control(harness, []), WatchedLink()
     egress.govern(cast(Any, link), row(team="gone", network="internet"))
     assert link.ceiling == Policy()
+
+
+@pytest.mark.parametrize(
+    ("rules", "action"),
+    [
+        ([Rule(hosts=("a.example",), addresses=("10.1.0.0/16",))], "depends"),
+        ([Rule(action="deny", addresses=("203.0.113.0/24",)), Rule(hosts=("a.example",))], "depends"),
+        ([Rule(action="deny", addresses=("192.0.2.0/24",)), Rule(hosts=("a.example",))], "depends"),
+        ([Rule(hosts=("a.example",), addresses=("10.0.0.0/8",)), Rule(hosts=("a.example",))], "allow"),
+        ([Rule(hosts=("a.example",)), Rule(hosts=("b.example",), addresses=("10.0.0.0/8",))], "allow"),
+        (
+            [Rule(hosts=("a.example",)), Rule(hosts=("a.example",), ports=(22,), addresses=("10.0.0.0/8",))],
+            "allow",
+        ),
+        ([Rule(action="deny", hosts=("a.example",)), Rule(addresses=("10.0.0.0/8",), hosts=("*",))], "deny"),
+    ],
+)
+def test_a_test_of_a_name_says_where_its_address_decides(rules: list[Rule], action: str) -> None:
+    @with_harness
+    async def test(harness: Harness) -> None:
+        egress = control(harness, [])
+        told = await egress.judge(Policy(rules=tuple(rules)), None, {"scheme": "tcp"}, "a.example", 443)
+        assert told.action == action
+        assert ("depends on the address" in told.reason) == (action == "depends")
+
+    test()
 
 
 @with_harness

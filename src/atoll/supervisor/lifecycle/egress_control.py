@@ -227,6 +227,15 @@ class EgressControl:
         address = _LOOPBACK if is_internal(name) else _SOME_ADDRESS if name else host
         judge = Judge(rules) if ceiling is None else BoundedJudge(rules, ceiling)
         verdict = judge.connection(name, None if name and judge.proxied(name) else address, port)
+        if name and address == _SOME_ADDRESS and not judge.proxied(name):
+            each = [judge.connection(name, at, port) for at in judge.addresses_apart(name, port)]
+            judged_by = verdict.kept, verdict.above
+            if any(
+                one.action != verdict.action
+                or (one.action == "inspect" and (one.kept, one.above) != judged_by)
+                for one in each
+            ):
+                return _depends(name)
         # As the relay does it: by name, each plain request must say which host it is for.
         is_plain = verdict.action == "allow" and request["scheme"] == "http" and name is not None
         judged = verdict.action == "inspect" or (is_plain and judge.looks_into(name or ""))
@@ -295,3 +304,11 @@ class EgressControl:
     def _links(self, sandbox_id: str) -> list[Link]:
         owned = [link for link, row in list(self._rows.items()) if row.sandbox_id == sandbox_id]
         return [link for link in owned if link.is_open]
+
+
+def _depends(name: str) -> EgressVerdict:
+    """The answer for a name about which rules with addresses decide: nobody has resolved it."""
+    return EgressVerdict(
+        action="depends",
+        reason=f"it depends on the address: rules about {name} name addresses; ask with the address instead",
+    )
