@@ -47,6 +47,7 @@ AtollError                    base: .code .hint .sandbox_id .retryable
 ├─ EdgeError                  the process that judges requests does not run or does not answer
 ├─ HostMemoryError            too little of the host's memory is left for it
 ├─ HostError                  the host lacks something that atoll needs
+│  └─ ShortageError           it is short of descriptors, processes or memory now
 ├─ SupervisorError            the supervisor could not be started or reached
 ├─ VersionMismatchError       client and supervisor speak different protocols
 └─ InternalError              a fault of atoll itself
@@ -448,6 +449,13 @@ class HostError(AtollError):
     """The host lacks something that atoll needs; the hint names the one command that fixes it."""
 
     code = "host_unfit"
+
+
+class ShortageError(HostError):
+    """The host is short of file descriptors, processes, threads or memory. The message says which limit it is."""
+
+    code = "host_short"
+    retryable = True
 
 
 class SupervisorError(AtollError):

@@ -73,6 +73,7 @@ def test_an_error_says_whether_to_try_again() -> None:
         "DrainingError",
         "EdgeError",
         "HostMemoryError",
+        "ShortageError",
         "InUseError",
         "QuotaError",
         "SandboxCrashedError",

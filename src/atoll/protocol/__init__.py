@@ -75,6 +75,7 @@ from atoll.protocol.messages import (
 )
 from atoll.protocol.openapi import Operation, api_document, api_page
 from atoll.protocol.secrets import SecretRequest, SecretUpdate
+from atoll.protocol.shortages import check_shortage, shortage_of
 from atoll.protocol.templates import (
     BuildNews,
     BuildRun,
@@ -155,6 +156,7 @@ __all__ = [
     "api_document",
     "api_page",
     "check_link",
+    "check_shortage",
     "decode_answer",
     "decode_request",
     "encode",
@@ -168,4 +170,5 @@ __all__ = [
     "raise_body",
     "told_maker",
     "record_name",
+    "shortage_of",
 ]

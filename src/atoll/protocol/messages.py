@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from atoll.errors import AtollError, InternalError, NoSpaceError, from_wire
+from atoll.protocol.shortages import shortage_of
 from atoll.types import EgressDecision, EgressPolicy, Lifecycle, Limits, Progress, Quotas, check_number
 
 PROTOCOL_VERSION = 1
@@ -393,10 +394,13 @@ def ours(error: Exception) -> Exception: ...
 @overload
 def ours(error: BaseException) -> BaseException: ...
 def ours(error: BaseException) -> BaseException:
-    """Return a full disk as a ``NoSpaceError``, wherever it happened; any other error unchanged."""
+    """Return a full disk as a ``NoSpaceError``, and another shortage of the host as a ``ShortageError``.
+
+    Any other error is returned unchanged.
+    """
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     if not full or isinstance(error, AtollError):
-        return error
+        return shortage_of(error) or error
     return NoSpaceError("no space is left under the home", hint="free some space, or kill a sandbox")
 
 

@@ -399,6 +399,7 @@ class FakeAgents:
         self.freed = 0
         self.free_failure: AtollError | None = None
         self.is_silent = False
+        self.asking_fails: OSError | None = None
 
     async def ready(self, link: FakeLink) -> None:
         await asyncio.sleep(0)
@@ -406,6 +407,8 @@ class FakeAgents:
             raise TimeoutError
 
     async def answers(self, link: FakeLink) -> int:
+        if self.asking_fails is not None:
+            raise self.asking_fails
         if self.is_silent:
             raise DeadlineError("it does not answer")
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from typing import Any
 from unittest.mock import patch
@@ -50,6 +51,14 @@ async def test_a_guest_that_sleeps_is_not_asked(harness: Harness) -> None:
     made = await harness.create()
     await harness.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/pause")
     harness.agents.is_silent = True
+    await harness.system.unresponsive.look()
+    assert (await info(harness, made)).get("unresponsive_since") is None
+
+
+@with_harness
+async def test_a_host_that_is_short_of_descriptors_says_nothing_about_a_guest(harness: Harness) -> None:
+    made = await harness.create()
+    harness.agents.asking_fails = OSError(errno.EMFILE, "too many open files")
     await harness.system.unresponsive.look()
     assert (await info(harness, made)).get("unresponsive_since") is None
 

@@ -18,6 +18,7 @@ import msgspec
 from atoll.engines.gvisor.places import open_directory
 from atoll.engines.gvisor.waits import ANSWER_S, CALL_S, LOOK_S
 from atoll.errors import UNRESPONSIVE_HINT, EngineError, UnresponsiveError
+from atoll.protocol import check_shortage
 from atoll.types import from_json
 
 ANSWER_LIMIT_BYTES = 4 << 20
@@ -73,6 +74,7 @@ class ControlSocket:
         except TimeoutError:
             raise _unresponsive(PendingCallError, method, timeout_s) from None
         except (OSError, EOFError, ValueError, RecursionError) as error:
+            check_shortage(error)
             raise EngineError(f"{method} failed, because the sentry does not answer: {error}") from error
         if not answer.success:
             # The text is that of ErrUnknownMethod in gVisor's pkg/urpc.

@@ -85,7 +85,7 @@ def _start(argv: Sequence[str], console: Path, pass_fds: Sequence[int], bounds: 
             Path(f"/proc/{program.pid}/oom_score_adj").write_text(_OOM_SCORE)
         return program
     except RunProgramError as error:
-        raise EngineError(str(error), hint="the host may be overloaded: try again") from None
+        raise EngineError(str(error), hint="the host may be overloaded: try again") from error
     finally:
         os.close(log)
 

@@ -40,6 +40,7 @@ _STATUS: tuple[tuple[type[AtollError], int], ...] = (
     (errors.DeadlineError, 504),
     (errors.NoSpaceError, 507),
     (errors.HostMemoryError, 503),
+    (errors.ShortageError, 503),
 )
 
 
@@ -59,8 +60,11 @@ def error_answer(error: BaseException) -> Response:
 
 
 def _told(error: BaseException) -> ErrorBody:
-    if not isinstance(ours(error), AtollError):
+    told = ours(error)
+    if not isinstance(told, AtollError):
         _log.error("a request failed", exc_info=error)
+    elif isinstance(told, errors.ShortageError):
+        _log.warning("a request failed, because %s", told.message, exc_info=error)
     return error_body(error)
 
 

@@ -25,6 +25,7 @@ from atoll.protocol import (
     DIAL_LIMIT_BYTES,
     DialAnswer,
     DialRequest,
+    check_shortage,
     decode_request,
     encode,
     error_body,
@@ -174,6 +175,7 @@ class Dialling:
         except OSError as error:
             if isinstance(error, AtollError):
                 raise
+            check_shortage(error)
             silent = running.unresponsive_since is not None
             raise (UnresponsiveError if silent else DeadlineError)(
                 f"sandbox {sandbox.row.called} did not answer on port {port}: {error}",

@@ -24,7 +24,7 @@ from atoll.guest import (
     Program,
     ServiceStatus,
 )
-from atoll.protocol import AGENT_PORT
+from atoll.protocol import AGENT_PORT, check_shortage
 from atoll.types import ServiceSpec
 
 _ANSWER_LIMIT_BYTES = 1 << 20
@@ -239,6 +239,7 @@ class Agents:
             except OSError as error:
                 if isinstance(error, AtollError):
                     raise
+                check_shortage(error)
                 raise AgentError(f"the guest agent cannot be reached: {error}") from None
 
     async def _exchange(self, link: Dials, request: GuestRequest, head_only: bool = False) -> _Answer:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
+from atoll.protocol import shortage_of
 
 if TYPE_CHECKING:
     from atoll.supervisor.machines.agent_client import Agents
@@ -80,18 +81,16 @@ class UnresponsiveGuests:
         for _ in range(_TRIES):
             if not _is_to_answer(sandbox, running):
                 return
-            if await self._answers(running):
+            try:
+                running.own_bytes += await self._agents.answers(running.link)
+            except (AtollError, OSError) as error:
+                if shortage_of(error) is not None:
+                    return  # the host's, which says nothing about the guest
+            else:
                 self._heard(sandbox, running)
                 return
         if _is_to_answer(sandbox, running):  # an operation may have frozen it meanwhile
             await self._not_heard(sandbox, running, began_s)
-
-    async def _answers(self, running: RunningMachine) -> bool:
-        try:
-            running.own_bytes += await self._agents.answers(running.link)
-        except (AtollError, OSError):
-            return False
-        return True
 
     def _heard(self, sandbox: Sandbox, running: RunningMachine) -> None:
         self._silent.pop(running.machine.machine_id, None)
