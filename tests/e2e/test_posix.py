@@ -23,7 +23,6 @@ TOP = "/workspace/posix"
 CHECKS = 240
 # What gVisor does in its own way, before and after every operation; docs/guide/files-and-processes.md has the table.
 DIFFERS = {
-    "link-fifo",
     "rename-one-name-of-a-file-to-another-of-it",
     "a-removed-working-directory-is-empty",
     "a-deleted-open-file-has-no-links",
