@@ -31,12 +31,24 @@ grep -q {said!r} said || {{ cat said; exit 1; }}"""
 
 _DEVICE = """os.path.exists("/dev/disk") or os.mknod("/dev/disk", 0o600 | 0o060000, os.makedev(8, 0))"""
 _FILE = """open("held", "w").close()"""
+_LAYERS = "mkdir -p ol ou ow om; sudo umount -q om; touch ol/f"
 
 # What the image has all that it takes to show.
 SHORT = (
     _fails("raw devices", "ENXIO", 'os.open("/dev/disk", os.O_RDONLY)', _DEVICE),
     _fails("/dev/kvm", "ENOENT", 'os.open("/dev/kvm", os.O_RDWR)'),
     _fails("loop devices", "ENOENT", 'os.open("/dev/loop-control", os.O_RDWR)'),
+    _says(
+        "overlays on the disk",
+        f"{_LAYERS}; sudo mount -t overlay o -o lowerdir=$PWD/ol,upperdir=$PWD/ou,workdir=$PWD/ow om; sudo rm om/f",
+        "Operation not permitted",
+    ),
+    _says(
+        "relative paths of overlays",
+        f"{_LAYERS}; sudo mount -t overlay o -o lowerdir=ol,upperdir=ou,workdir=ow om",
+        "wrong fs type",
+    ),
+    _fails("limits of namespaces", "ENOENT", 'os.open("/proc/sys/user/max_user_namespaces", os.O_WRONLY)'),
     _fails("kernel modules", "ENOSYS", 'ask(313, os.open("/etc/hostname", os.O_RDONLY), b"", 0)'),
     _fails("nftables", "EPROTONOSUPPORT", "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)"),
     _fails("UDP-Lite", "EPROTONOSUPPORT", "socket.socket(socket.AF_INET, socket.SOCK_DGRAM, 136)"),

@@ -67,9 +67,9 @@ PROC = (
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def call(name, *arguments):
+def call(name: str, *arguments: object) -> int:
     encoded = [one.encode() if isinstance(one, str) else one for one in arguments]
-    result = getattr(libc, name)(*encoded)
+    result: int = getattr(libc, name)(*encoded)
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -79,15 +79,15 @@ def call(name, *arguments):
 class Worker:
     """Calls of one process, on files that all of them share."""
 
-    def __init__(self, seed, roots):
+    def __init__(self, seed: int, roots: list[str]) -> None:
         self.random = random.Random(seed)
         self.roots = roots
-        self.files = []
+        self.files: list[int] = []
         self.watchers = [call("inotify_init1", os.O_NONBLOCK) for _ in range(2)]
         self.calls = [getattr(self, name) for name in dir(self) if name.startswith("do_")]
         self.calls += [self.do_mkdir, self.do_create, self.do_rename, self.do_move_beside, self.do_unlink] * 4
 
-    def run(self, end_s):
+    def run(self, end_s: float) -> int:
         count = 0
         while time.monotonic() < end_s:
             count += 1
@@ -101,7 +101,7 @@ class Worker:
                 self.close()
         return count
 
-    def renew(self):
+    def renew(self) -> None:
         """Make directories that were removed, or made useless, again."""
         root = self.random.choice(self.roots)
         for path in (root, *(f"{root}/{name}" for name in NAMES)):
@@ -110,49 +110,49 @@ class Worker:
             os.makedirs(path, exist_ok=True)
             os.chmod(path, 0o755)
 
-    def close(self):
+    def close(self) -> None:
         os.close(self.files.pop(self.random.randrange(len(self.files))))
 
-    def path(self):
+    def path(self) -> str:
         root = self.random.choice(self.roots)
         names = [self.random.choice(NAMES) for _ in range(self.random.choice(DEPTHS))]
         if self.random.random() < 0.03:
             names.append(self.random.choice(("..", ".", "n" * 255, "n" * 256)))
         return "/".join([root, *names])
 
-    def file(self):
+    def file(self) -> int:
         if not self.files or self.random.random() < 0.3:
             self.do_open()
         return self.random.choice(self.files)
 
-    def do_open(self):
+    def do_open(self) -> None:
         flags = self.random.choice((os.O_RDONLY, os.O_WRONLY, os.O_RDWR)) | os.O_NONBLOCK
         for flag in OPEN_FLAGS:
             if self.random.random() < 0.2:
                 flags |= flag
         self.files.append(os.open(self.path(), flags, self.random.choice((0o644, 0o6755, 0o000))))
 
-    def do_create(self):
+    def do_create(self) -> None:
         self.files.append(os.open(self.path(), os.O_CREAT | os.O_RDWR, 0o644))
 
-    def do_close(self):
+    def do_close(self) -> None:
         if self.files:
             self.close()
 
-    def do_mkdir(self):
+    def do_mkdir(self) -> None:
         os.mkdir(self.path(), self.random.choice((0o755, 0o755, 0o2777, 0o1777)))
 
-    def do_rmdir(self):
+    def do_rmdir(self) -> None:
         os.rmdir(self.path())
 
-    def do_unlink(self):
+    def do_unlink(self) -> None:
         os.unlink(self.path())
 
-    def do_rename(self):
+    def do_rename(self) -> None:
         flags = self.random.choice((0, 0, 0, 1, 2, 2, 4, 5))
         call("renameat2", -100, self.path(), -100, self.path(), flags)
 
-    def do_move_beside(self):
+    def do_move_beside(self) -> None:
         parent = os.path.dirname(self.path())
         call(
             "renameat2",
@@ -163,24 +163,24 @@ class Worker:
             0,
         )
 
-    def do_link(self):
+    def do_link(self) -> None:
         os.link(self.path(), self.path())
 
-    def do_link_open_file(self):
+    def do_link_open_file(self) -> None:
         os.link(f"/proc/self/fd/{self.file()}", self.path(), follow_symlinks=True)
 
-    def do_symlink(self):
+    def do_symlink(self) -> None:
         os.symlink(
             self.random.choice((self.path(), self.random.choice(NAMES), "..", "x" * 4095)), self.path()
         )
 
-    def do_mknod(self):
+    def do_mknod(self) -> None:
         kind = self.random.choice(
             (stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFCHR, stat.S_IFCHR, stat.S_IFBLK)
         )
         os.mknod(self.path(), kind | 0o644, self.random.choice((0, os.makedev(1, 3), os.makedev(255, 255))))
 
-    def do_bind(self):
+    def do_bind(self) -> None:
         with socket.socket(socket.AF_UNIX) as bound, socket.socket(socket.AF_UNIX) as client:
             client.setblocking(False)
             path = self.path()
@@ -189,20 +189,20 @@ class Worker:
             os.link(path, self.path())
             client.connect(path)
 
-    def do_write(self):
+    def do_write(self) -> None:
         os.pwrite(
             self.file(),
             b"x" * self.random.choice((1, 4096, 70000)),
             self.random.choice((0, 1, 4095, 1 << 20)),
         )
 
-    def do_read(self):
+    def do_read(self) -> None:
         os.pread(self.file(), 70000, self.random.choice((0, 1, 4095, 1 << 20)))
 
-    def do_size(self):
+    def do_size(self) -> None:
         os.ftruncate(self.file(), self.random.choice((0, 1, 4096, 1 << 20, -1)))
 
-    def do_allocate(self):
+    def do_allocate(self) -> None:
         call(
             "fallocate",
             self.file(),
@@ -211,36 +211,36 @@ class Worker:
             ctypes.c_long(70000),
         )
 
-    def do_map(self):
+    def do_map(self) -> None:
         with mmap.mmap(self.file(), 4096, self.random.choice((mmap.MAP_SHARED, mmap.MAP_PRIVATE))) as mapped:
             if os.fstat(self.files[-1]).st_size >= 4096:
                 mapped[0:1] = b"m"
 
-    def do_copy(self):
+    def do_copy(self) -> None:
         os.copy_file_range(self.file(), self.file(), 4096)
 
-    def do_send(self):
+    def do_send(self) -> None:
         os.sendfile(self.file(), self.file(), 0, 4096)
 
-    def do_sync(self):
+    def do_sync(self) -> None:
         self.random.choice((os.fsync, os.fdatasync))(self.file())
 
-    def do_stat(self):
+    def do_stat(self) -> None:
         os.stat(self.path(), follow_symlinks=self.random.random() < 0.5)
 
-    def do_stat_system(self):
+    def do_stat_system(self) -> None:
         os.statvfs(self.path())
 
-    def do_list(self):
+    def do_list(self) -> None:
         os.listdir(self.random.choice((self.path(), self.file())))
 
-    def do_seek(self):
+    def do_seek(self) -> None:
         os.lseek(self.file(), self.random.choice((0, -1, 1 << 40)), self.random.randrange(5))
 
-    def do_mode(self):
+    def do_mode(self) -> None:
         os.chmod(self.path(), self.random.choice((0, 0o755, 0o7777)))
 
-    def do_owner(self):
+    def do_owner(self) -> None:
         os.chown(
             self.path(),
             self.random.choice((0, 1, -1, 1000)),
@@ -248,10 +248,10 @@ class Worker:
             follow_symlinks=False,
         )
 
-    def do_times(self):
+    def do_times(self) -> None:
         os.utime(self.path(), self.random.choice(((0, 0), None, (1 << 33, 1))), follow_symlinks=False)
 
-    def do_attribute(self):
+    def do_attribute(self) -> None:
         path, name = self.path(), self.random.choice(ATTRIBUTES)
         match self.random.randrange(4):
             case 0:
@@ -265,24 +265,24 @@ class Worker:
             case _:
                 os.listxattr(path, follow_symlinks=False)
 
-    def do_watch(self):
+    def do_watch(self) -> None:
         mask = self.random.getrandbits(12) | self.random.choice((0, 1 << 31, 1 << 31, 1 << 29, 1 << 24))
         call("inotify_add_watch", self.random.choice(self.watchers), self.path(), ctypes.c_uint32(mask))
 
-    def do_unwatch(self):
+    def do_unwatch(self) -> None:
         call("inotify_rm_watch", self.random.choice(self.watchers), self.random.randrange(1, 40))
 
-    def do_read_events(self):
+    def do_read_events(self) -> None:
         watcher = self.random.choice(self.watchers)
         if select.select([watcher], [], [], 0)[0]:
             os.read(watcher, self.random.choice((16, 65536)))
 
-    def do_end_watcher(self):
+    def do_end_watcher(self) -> None:
         at = self.random.randrange(len(self.watchers))
         os.close(self.watchers[at])
         self.watchers[at] = call("inotify_init1", os.O_NONBLOCK)
 
-    def do_mount(self):
+    def do_mount(self) -> None:
         if self.random.random() < 0.7:
             return
         kind, data = self.random.choice(
@@ -298,10 +298,10 @@ class Worker:
         )
         call("mount", kind, self.path(), kind, ctypes.c_ulong(0), data)
 
-    def do_bind_mount(self):
+    def do_bind_mount(self) -> None:
         call("mount", self.path(), self.path(), None, ctypes.c_ulong(self.random.choice(MOUNT_FLAGS)), None)
 
-    def do_overlay(self):
+    def do_overlay(self) -> None:
         lower = ":".join(self.path() for _ in range(self.random.randrange(1, 4)))
         data = self.random.choice(
             (f"lowerdir={lower}", f"lowerdir={lower},upperdir={self.path()},workdir={self.path()}")
@@ -310,13 +310,13 @@ class Worker:
             data += ",userxattr"
         call("mount", "overlay", self.path(), "overlay", ctypes.c_ulong(0), data)
 
-    def do_unmount(self):
+    def do_unmount(self) -> None:
         call("umount2", self.path(), self.random.choice((0, 2, 2, 4, 8)))
 
-    def do_directory(self):
+    def do_directory(self) -> None:
         os.chdir(self.random.choice((self.path(), "/")))
 
-    def do_proc(self):
+    def do_proc(self) -> None:
         path = f"/proc/{self.random.choice(('self', '1', str(os.getppid())))}/{self.random.choice(PROC)}"
         if os.path.isdir(path):
             os.listdir(path)
@@ -327,16 +327,16 @@ class Worker:
             finally:
                 os.close(file)
 
-    def do_lock(self):
+    def do_lock(self) -> None:
         call("flock", self.file(), self.random.choice((1, 2, 8)) | 4)
 
-    def do_reopen(self):
+    def do_reopen(self) -> None:
         self.files.append(
             os.open(f"/proc/self/fd/{self.file()}", self.random.choice((os.O_RDONLY, os.O_RDWR, os.O_PATH)))
         )
 
 
-def overlay(place, lower, upper):
+def overlay(place: str, lower: str, upper: str) -> str:
     """Mount an overlay at ``place``, where its layers are made beside it."""
     for path in (place, lower, upper, f"{upper}-work"):
         os.makedirs(path, exist_ok=True)
@@ -351,7 +351,7 @@ def overlay(place, lower, upper):
     return place
 
 
-def grounds(seed):
+def grounds(seed: int) -> list[str]:
     """Directories on the disk, in memory and in overlays of both. The layers are among them."""
     disk = os.path.join(os.path.expanduser("~"), f"calls-{seed}")
     memory = f"/tmp/calls-{seed}"
@@ -371,7 +371,7 @@ def grounds(seed):
     return roots
 
 
-def separate(users):
+def separate(users: bool) -> None:
     """Enter a mount namespace of our own and, with ``users``, a user namespace where we are root."""
     user, group = os.getuid(), os.getgid()
     call("unshare", NEW_MOUNTS | (NEW_USERS if users else 0))
@@ -382,7 +382,7 @@ def separate(users):
     call("mount", "none", "/", None, ctypes.c_ulong(RECURSIVE | PRIVATE), None)
 
 
-def main():
+def main() -> None:
     seed, seconds = int(sys.argv[1]), float(sys.argv[2])
     signal.signal(signal.SIGBUS, signal.SIG_DFL)
     separate(users="--same-users" not in sys.argv)
