@@ -108,8 +108,7 @@ def main() -> int:
     parser.add_argument("--mib", type=int, default=9_728, help="what each guest fills")
     parser.add_argument("--seconds", type=float, default=120.0, help="how long it is watched")
     options = parser.parse_args()
-    home = Path.home() / ".cache" / "atoll" / "bench-home"
-    os.environ["ATOLL_HOME"] = str(home)
+    home = Path(os.environ.setdefault("ATOLL_HOME", str(Path.home() / ".cache" / "atoll" / "bench-home")))
     cli = shutil.which("atoll", path=str(Path(sys.executable).parent)) or "atoll"
     watch, small = Watch(), Sandbox.create(name="small")
     guests = [Sandbox.create(name=f"fills-{number}") for number in range(options.guests)]
@@ -128,7 +127,8 @@ def main() -> int:
         watch.end()
         for one in guests:
             info = one.info()
-            print(info.name, info.state, info.reason or "", "".join(one.logs())[-300:], flush=True)
+            print(info.name, info.state, info.reason or "", flush=True)
+            print(*[line for line in "".join(one.logs()).splitlines() if " was killed" in line], sep="\n")
         for one in (small, *guests):
             one.kill()
         Supervisor.stop()

@@ -172,6 +172,7 @@ class Machines:
     """What runs sandboxes, and the warm machines that wait for them."""
 
     def __init__(self, home: Home, settings: Settings, rooms: Rooms, state: State, storage: Storage) -> None:
+        self._cgroups = rooms.cgroups
         self.host_memory = HostMemoryGauge(settings.host_memory_free_mib, Path(settings.meminfo))
         self.default_limits: Limits = default_limits(read_memory().total_bytes, disk_usage(home.path).total)
         self.means = HostMeans(
@@ -221,6 +222,11 @@ class Machines:
             size=settings.pool_size,
             memory=self.host_memory.look,
         )
+
+    def bound_memory(self, most_bytes: int) -> None:
+        """Have the kernel bound what all sandboxes use together, where it can."""
+        if self._cgroups is not None:
+            self._cgroups.limit_memory(most_bytes)
 
 
 class Tenants:
@@ -298,7 +304,9 @@ class Steps:
             registries=rooms.registries,
         )
         self.turns = Turns()
-        self.memory_admission = MemoryAdmission(look=machines.host_memory.look, registry=registry)
+        self.memory_admission = MemoryAdmission(
+            look=machines.host_memory.look, registry=registry, paths=paths, turns=self.turns
+        )
         self.home_hooks = HomeHooks(paths.hooks, tasks)
         self.sandbox_links = SandboxLinks(registry, paths, rooms.links, self.egress, self.data_wakes)
         self.guest_memory = GuestMemory(agents, machines.default_limits)

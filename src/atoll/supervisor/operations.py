@@ -28,6 +28,8 @@ from atoll.supervisor.lifecycle.stop import PowerOff
 from atoll.supervisor.lifecycle.suspend import Suspends
 from atoll.supervisor.lifecycle.unplug import Unplugs
 from atoll.supervisor.lifecycle.wake import Wakes
+from atoll.supervisor.monitors.host_memory import HostMemoryMonitor
+from atoll.supervisor.monitors.idle_sandboxes import IdleSandboxes
 from atoll.supervisor.monitors.idleness import IdleMonitor
 from atoll.supervisor.monitors.recoveries import Recoveries
 from atoll.supervisor.monitors.unresponsive import UnresponsiveGuests
@@ -118,7 +120,6 @@ class Awakenings:
         self.rollback = _rollback(state, storage, machines, tenants, steps)
         self.wakes = Wakes(
             registry=state.registry,
-            paths=state.paths,
             leases=state.leases,
             quotas=tenants.quotas,
             crashes=steps.crashes,
@@ -134,8 +135,7 @@ class Awakenings:
                 restores=self.restores,
                 starts=self.starts,
             ),
-            turns=steps.turns,
-            memory=steps.memory_admission,
+            admission=steps.memory_admission,
             hooks=steps.home_hooks,
         )
 
@@ -186,6 +186,35 @@ def make_idle_monitor(
         agents=machines.agents,
         tasks=state.tasks,
         clock=state.clock,
+        tell=state.journal.tell,
+    )
+
+
+def make_idle_sandboxes(state: State, steps: Steps, sleeps: Sleeps) -> IdleSandboxes:
+    """Make what finds idle sandboxes when the host runs short of something."""
+    return IdleSandboxes(
+        registry=state.registry,
+        history=steps.history,
+        suspends=sleeps.suspends,
+        tasks=state.tasks,
+        tell=state.journal.tell,
+        unix_s=state.clock.unix_s,
+    )
+
+
+def make_host_memory_monitor(
+    state: State, machines: Machines, steps: Steps, idle: IdleSandboxes
+) -> HostMemoryMonitor:
+    """Make what keeps a part of the host's memory free."""
+    return HostMemoryMonitor(
+        look=machines.host_memory.look,
+        admission=steps.memory_admission,
+        registry=state.registry,
+        idle=idle,
+        agents=machines.agents,
+        spares=(machines.pool.drain, machines.prestarted.drain),
+        bound=machines.bound_memory,
+        tasks=state.tasks,
         tell=state.journal.tell,
     )
 

@@ -23,8 +23,6 @@ from atoll.supervisor.lifecycle.team_deletion import TeamDeletion
 from atoll.supervisor.monitors.automatic_snapshots import AutomaticSnapshots
 from atoll.supervisor.monitors.data_wakes import DataWakes
 from atoll.supervisor.monitors.disk_pressure import DiskPressure
-from atoll.supervisor.monitors.host_memory import HostMemoryMonitor
-from atoll.supervisor.monitors.idle_sandboxes import IdleSandboxes
 from atoll.supervisor.monitors.lease_expiry import LeaseExpiry
 from atoll.supervisor.monitors.recoveries import Recoveries
 from atoll.supervisor.monitors.schedules import Schedules
@@ -39,7 +37,9 @@ from atoll.supervisor.operations import (
     make_creation,
     make_diffs,
     make_fsck,
+    make_host_memory_monitor,
     make_idle_monitor,
+    make_idle_sandboxes,
     make_kills,
     make_promotions,
     make_recoveries,
@@ -107,6 +107,9 @@ class System:
         self.pauses, self.suspends = sleeps.pauses, sleeps.suspends
         self.wakes, self.rollback = awakenings.wakes, awakenings.rollback
         self.idle = make_idle_monitor(settings, state, machines, tenants, steps, sleeps, awakenings)
+        self.look_at_memory = machines.host_memory.look
+        self._idle_sandboxes = make_idle_sandboxes(state, steps, sleeps)
+        self.host_memory = make_host_memory_monitor(state, machines, steps, self._idle_sandboxes)
         self.recoveries = make_recoveries(state, awakenings)
         self.unresponsive = make_unresponsive_guests(state, machines)
         self.wake_timers = make_wake_timers(state, awakenings)
@@ -211,28 +214,9 @@ class System:
         self.keeper = Keeper(self.settings.idle_exit_s, self._look)
         self.fsck = make_fsck(self.home, rooms, state, storage)
         self.engine_uses = EngineUses(self.registry, rooms.programs)
-        self.look_at_memory = self._machines.host_memory.look
-        idle = IdleSandboxes(
-            registry=self.registry,
-            history=self.history,
-            suspends=self.suspends,
-            tasks=self.tasks,
-            tell=state.journal.tell,
-            unix_s=state.clock.unix_s,
-        )
-        self.host_memory = HostMemoryMonitor(
-            look=self.look_at_memory,
-            admission=self._steps.memory_admission,
-            registry=self.registry,
-            idle=idle,
-            agents=self.agents,
-            spares=(self.pool.drain, self.prestarted.drain),
-            tasks=self.tasks,
-            tell=state.journal.tell,
-        )
         self.disk_pressure = DiskPressure(
             registry=self.registry,
-            idle=idle,
+            idle=self._idle_sandboxes,
             tasks=self.tasks,
             disk=partial(disk_usage, self.home.path),
             low_percent=self.settings.disk_low_percent,
@@ -324,7 +308,6 @@ class System:
         self.tasks.watch(self.templates.tend())
         self.drains.go_on()
         self.disk_pressure.start()
-        self._bound_memory()
         self.host_memory.start()
         self.tasks.watch(self.schedules.run())
         self.tasks.watch(self.automatic_snapshots.run())
@@ -336,12 +319,6 @@ class System:
         self.tasks.watch(self.sleeping_links.run())
         if self._state.latency_monitor:
             self.tasks.watch(self._state.latency_monitor.run())
-
-    def _bound_memory(self) -> None:
-        """Have the kernel bound what all sandboxes use together, where it can."""
-        memory = self.look_at_memory()
-        if self._rooms.cgroups is not None and memory.kept_free_bytes > 0:
-            self._rooms.cgroups.limit_memory(memory.total_bytes - memory.kept_free_bytes)
 
     async def fall_asleep(self) -> None:
         """Suspend sandboxes that were still being made when a client asked to stop.

@@ -65,6 +65,17 @@ def test_all_sandboxes_together_weigh_less_than_a_program_of_the_host(tmp_path: 
     assert int((above / "cpu.shares").read_text()) < 1024
 
 
+def test_what_all_sandboxes_use_together_has_a_limit_also_when_the_group_is_made_again(
+    unified: CgroupRoot, tmp_path: Path
+) -> None:
+    limit = tmp_path / "atoll" / "home" / "memory.max"
+    unified.limit_memory(5 << 30)
+    assert limit.read_text() == str(5 << 30)
+    limit.unlink()
+    unified.make("one", Limits())
+    assert limit.read_text() == str(5 << 30)
+
+
 def test_a_group_whose_removal_was_cut_short_is_found_again(tmp_path: Path) -> None:
     hierarchies = {name: tmp_path / name for name in ("memory", "cpu", "cpuacct", "pids")}
     root = CgroupRoot(hierarchies, unified=False)

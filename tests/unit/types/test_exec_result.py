@@ -47,6 +47,14 @@ def test_a_program_that_was_killed_for_memory_says_how_much_it_held() -> None:
     assert "memory_kill" not in repr(ExecResult(exit_code=137))
 
 
+def test_a_program_that_was_killed_for_the_host_says_so_and_a_higher_limit_is_no_remedy() -> None:
+    kill = MemoryKill(pid=7, name="hog", held_bytes=300 << 20, used_bytes=500 << 20, limit_bytes=0)
+    assert str(kill) == ("program 7 (hog) was killed because the host ran short of memory; it held 300 MiB")
+    with pytest.raises(ExecFailedError) as failed:
+        ExecResult(exit_code=137, memory_kill=kill).check()
+    assert failed.value.hint is not None and "memory_mib" not in failed.value.hint
+
+
 def test_what_is_empty_or_as_usual_is_not_in_a_representation() -> None:
     assert (
         repr(ExecResult(exit_code=0, stdout_bytes=b"42\n"))

@@ -236,7 +236,9 @@ class GvisorMachine(GvisorDiskBudget, GvisorVolumeRooms, Machine):
     def _usage(self) -> Usage | None:
         cgroup = self.cgroup
         if cgroup is None:
-            return usage_of([process.pid for process in self._processes()])
+            usage = usage_of([process.pid for process in self._processes()])
+            # Not all of the guest's memory is mapped by a process at each moment.
+            return usage._replace(memory_bytes=max(usage.memory_bytes, self.memory_bytes() or 0))
         try:
             return Usage(memory_bytes=cgroup.memory_bytes(), cpu_s=cgroup.cpu_s())
         except OSError:  # it was removed after the machine's end

@@ -158,6 +158,7 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
             NoSpaceError: The disk under the home is full.
             TeamNotFoundError: There is no such team.
             QuotaError: The team's quota allows no more, or a volume that it could write to is full.
+            HostMemoryError: The host has too little memory left.
         """
         if foreign:
             raise foreign_argument(cls.create, foreign)
@@ -215,6 +216,7 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
             SandboxNotFoundError: No sandbox has that id or name.
             EngineError: The sandbox could not be woken.
             QuotaError: The team's quota allows no more running sandboxes.
+            HostMemoryError: The host has too little memory left.
         """
         if foreign:
             raise foreign_argument(cls.connect, foreign)

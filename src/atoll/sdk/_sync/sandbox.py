@@ -69,7 +69,7 @@ class Sandbox(Opening):
     - SandboxCrashedError: its processes died. The next use does what ``on_crash`` says.
     - StateError: somebody put it to sleep during the call. Its subclass AsleepError means that it sleeps and
       that only ``resume`` wakes it.
-    - EngineError and QuotaError: it sleeps and could not be woken.
+    - EngineError, HostMemoryError and QuotaError: it sleeps and could not be woken.
     - DeadlineError: no answer came in time.
     - SupervisorError and VersionMismatchError: the supervisor cannot be started, or has another version.
     """
@@ -240,6 +240,7 @@ class Sandbox(Opening):
             UnsupportedError: The sandbox's engine cannot fork.
             NoSpaceError: The disk under the home is full. No copy is made.
             QuotaError: The team's quota allows no more. No copy is made.
+            HostMemoryError: The host has too little memory left. No copy is made.
         """
         if foreign:
             raise foreign_argument(self.fork, foreign)

@@ -149,6 +149,7 @@ class States(Leases):
         Raises:
             UnsupportedError: ``memory`` is False, but the engine keeps this sandbox's disk in the checkpoint.
             QuotaError: The team's quota allows no more running sandboxes, or no such lease.
+            HostMemoryError: The host has too little memory left.
         """
         Lifecycle(timeout_s=timeout_s).check()
         self._change("resume", ResumeRequest(timeout_s=timeout_s, memory=memory), on_progress)

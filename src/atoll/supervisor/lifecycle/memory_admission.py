@@ -13,6 +13,8 @@ from atoll.engines import memory_bytes
 from atoll.errors import HostMemoryError
 
 if TYPE_CHECKING:
+    from atoll.supervisor.lifecycle.turns import Turns
+    from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.rows import SandboxRow
     from atoll.types import HostMemory
@@ -41,6 +43,8 @@ class MemoryAdmission:
     Args:
         look: Returns the host's memory.
         registry: The sandboxes, which the error names.
+        paths: Where their checkpoints are.
+        turns: Bounds how many wake at once.
         clock: Returns monotonic seconds.
         patience_s: How long one waits for its turn.
     """
@@ -50,11 +54,15 @@ class MemoryAdmission:
         *,
         look: Callable[[], HostMemory],
         registry: Registry,
+        paths: Paths,
+        turns: Turns,
         clock: Callable[[], float] = time.monotonic,
         patience_s: float = _PATIENCE_S,
     ) -> None:
         self._look = look
         self._registry = registry
+        self._paths = paths
+        self._turns = turns
         self._clock = clock
         self._patience_s = patience_s
         self._starting: list[int] = []
@@ -86,6 +94,22 @@ class MemoryAdmission:
             yield
         finally:
             self._starting.remove(needed_bytes)
+
+    @contextlib.asynccontextmanager
+    async def waking(self, row: SandboxRow, *, memory: bool) -> AsyncIterator[None]:
+        """Wait for a turn, then do what ``room`` does for a sandbox that wakes.
+
+        Args:
+            memory: Whether it wakes from its memory, if it has any; otherwise from its disk alone.
+
+        Raises:
+            HostMemoryError: There was no room in time.
+        """
+        from_memory = memory and row.has_memory
+        checkpoint = self._paths.checkpoint(row.sandbox_id)
+        needed_bytes = checkpoint_bytes(checkpoint) if from_memory else BOOT_BYTES
+        async with self._turns.turn(), self.room(row, needed_bytes):
+            yield
 
     def _fits(self, needed_bytes: int) -> bool:
         memory = self._look()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from atoll.supervisor.lifecycle.memory_admission import BOOT_BYTES, checkpoint_bytes
 from atoll.supervisor.state.leases import length_after_use
 from atoll.supervisor.state.sandbox import Sandbox, crash_reason
 from atoll.supervisor.state.transitions import check_action, check_parts, check_plugged, check_use
@@ -19,10 +18,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.restore import Restores
     from atoll.supervisor.lifecycle.start import Starts
     from atoll.supervisor.lifecycle.stop import PowerOff
-    from atoll.supervisor.lifecycle.turns import Turns
     from atoll.supervisor.state.drain_gate import DrainGate
     from atoll.supervisor.state.leases import Columns, Leases
-    from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.tenants.quotas import TeamQuotas
@@ -33,7 +30,6 @@ class Wakes:
 
     Args:
         registry: The sandboxes.
-        paths: Where their checkpoints are.
         leases: Computes their leases.
         quotas: What teams may have.
         crashes: Handles machines that have ended.
@@ -43,8 +39,7 @@ class Wakes:
         power_off: Drops the memory of sandboxes.
         crash_recovery: Recovers crashed sandboxes.
         gate: Refuses to wake any while the home is drained.
-        turns: Bounds how many wake at once.
-        memory: Lets them wake only if the host has memory for that.
+        admission: Bounds how many wake at once, and lets them wake only if the host has memory for that.
         hooks: Runs the programs of the home's user afterwards.
     """
 
@@ -52,7 +47,6 @@ class Wakes:
         self,
         *,
         registry: Registry,
-        paths: Paths,
         leases: Leases,
         quotas: TeamQuotas,
         crashes: Crashes,
@@ -62,12 +56,10 @@ class Wakes:
         power_off: PowerOff,
         crash_recovery: CrashRecovery,
         gate: DrainGate,
-        turns: Turns,
-        memory: MemoryAdmission,
+        admission: MemoryAdmission,
         hooks: HomeHooks,
     ) -> None:
         self._registry = registry
-        self._paths = paths
         self._leases = leases
         self._quotas = quotas
         self._crashes = crashes
@@ -77,8 +69,7 @@ class Wakes:
         self._power_off = power_off
         self._crash_recovery = crash_recovery
         self._gate = gate
-        self._turns = turns
-        self._memory = memory
+        self._admission = admission
         self._hooks = hooks
 
     async def use(self, sandbox: Sandbox) -> RunningMachine:
@@ -161,18 +152,12 @@ class Wakes:
                 await self._pauses.thaw(sandbox, columns)
         elif sandbox.row.state in ("suspended", "crashed"):
             with self._gate.passing(), self._quotas.running(sandbox.row):
-                async with self._turns.turn(), self._memory.room(sandbox.row, self._needs(sandbox, memory)):
+                async with self._admission.waking(sandbox.row, memory=memory):
                     check_plugged("wake", sandbox)  # it may have waited
                     before = sandbox.row.state
                     await self._revive(sandbox, columns, by_hand=by_hand, automatic=automatic, memory=memory)
                     self._hooks.after_wake(sandbox.row, before)
         return sandbox.require_running()
-
-    def _needs(self, sandbox: Sandbox, memory: bool) -> int:
-        """How much of the host's memory its machine needs."""
-        if not (memory and sandbox.row.has_memory):
-            return BOOT_BYTES
-        return checkpoint_bytes(self._paths.checkpoint(sandbox.sandbox_id))
 
     async def _revive(
         self, sandbox: Sandbox, columns: Columns, *, by_hand: bool, automatic: bool, memory: bool

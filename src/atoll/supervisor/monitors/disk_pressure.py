@@ -91,7 +91,7 @@ class DiskPressure:
             for one in self._registry.sandboxes():
                 if one.row.state == "running":
                     self._tell(one.sandbox_id, "the host's disk is nearly full")
-        self._idle.note_traffic()
+        await self._idle.note_traffic()
         now_s = self._unix_s()
         if self._acted_s is None or now_s - self._acted_s >= _AGAIN_S:
             self._acted_s = now_s

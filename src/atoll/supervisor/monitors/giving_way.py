@@ -12,9 +12,9 @@ from atoll.types import HostMemory
 _GROWTH_BYTES = 16 << 20
 _WINDOW_S = 5.0
 _STEP_S = 0.25
-# Memory of what was killed comes back within about a second. Below half of what stays free, nothing waits
-# that long.
-_GRACE_S, _CRITICAL_GRACE_S = 1.0, 0.25
+# What was killed gives its memory back within about a second, on a busy host a bit later. Below half of what
+# stays free, nothing waits that long.
+_GRACE_S, _CRITICAL_GRACE_S = 1.5, 0.25
 _CRITICAL = 0.5
 # A guest that still grows so soon after its biggest program was killed goes as a whole.
 _TRIED_S = 10.0
@@ -54,6 +54,7 @@ class GivingWay:
         self._before, self._now = self._now, dict(sizes)
         for gone in self._past.keys() - sizes.keys():
             del self._past[gone]
+            self._tried_s.pop(gone, None)
         for sandbox_id, size_bytes in sizes.items():
             past = self._past.setdefault(sandbox_id, deque())
             if not past or now_s - past[-1][0] >= _STEP_S:
@@ -71,14 +72,16 @@ class GivingWay:
             return None
         victim = self._victim(critical, now_s)
         if victim is not None:
-            self._acted_s = now_s
+            self._tried_s[victim.sandbox_id] = self._acted_s = now_s
         return victim
 
-    def tried(self, sandbox_id: str, now_s: float, *, in_vain: bool = False) -> None:
-        """Note that a sandbox's biggest program was killed; ``in_vain`` says that there was none to kill."""
-        self._tried_s[sandbox_id] = self._acted_s = now_s
-        if in_vain:
-            self._acted_s = now_s - _GRACE_S
+    def worked(self, now_s: float) -> None:
+        """Note that the last step has killed something just now."""
+        self._acted_s = now_s
+
+    def in_vain(self) -> None:
+        """Note that the last step freed nothing: the next one need not wait."""
+        self._acted_s = -_GRACE_S
 
     def _victim(self, critical: bool, now_s: float) -> Victim | None:
         grown = {each: growth for each in self._now if (growth := self._growth(each)) >= _GROWTH_BYTES}

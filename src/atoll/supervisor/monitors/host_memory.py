@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -33,9 +32,8 @@ _NEAR, _TIGHT = 1.0, 0.25
 _READING_SHARE = 0.1
 _TRAFFIC_S = 10.0
 _IDLE_AGAIN_S = 1.0
-# How long an agent has to kill a program. Then the whole guest is next.
-_AGENT_S, _CRITICAL_AGENT_S = 0.5, 0.25
-_ENDS_S = 0.5
+# On a busy host an agent may answer that late.
+_AGENT_S = 3.0
 _MIB = 1 << 20
 _log = logging.getLogger(__name__)
 
@@ -58,6 +56,7 @@ class HostMemoryMonitor:
         idle: Those that do nothing.
         agents: Have guests kill a program.
         spares: What ends the machines that only wait to be used.
+        bound: Has the kernel bound what all sandboxes use together.
         tasks: Owner of the watching and of what it starts.
         tell: Writes a line into a sandbox's log.
     """
@@ -71,6 +70,7 @@ class HostMemoryMonitor:
         idle: IdleSandboxes,
         agents: Agents,
         spares: Sequence[Callable[[], Awaitable[None]]],
+        bound: Callable[[int], None],
         tasks: Tasks,
         tell: Callable[[str, str], None],
     ) -> None:
@@ -80,6 +80,7 @@ class HostMemoryMonitor:
         self._idle = idle
         self._agents = agents
         self._spares = spares
+        self._bound = bound
         self._tasks = tasks
         self._tell = tell
         self._way = GivingWay()
@@ -87,18 +88,20 @@ class HostMemoryMonitor:
         self._reader = ThreadPoolExecutor(1, "host-memory")
         self._read_again_s = 0.0
         self._sleeping: asyncio.Task[None] | None = None
+        self._asking: asyncio.Task[None] | None = None
         self._is_short = False
 
     def start(self) -> None:
         """Start to watch, unless nothing is to stay free."""
-        if self._look().kept_free_bytes > 0:
+        memory = self._look()
+        if memory.kept_free_bytes > 0:
+            self._bound(memory.total_bytes - memory.kept_free_bytes)
             self._tasks.watch(self._watching())
             self._tasks.watch(self._noting_traffic())
 
     async def _noting_traffic(self) -> None:
         while True:
-            with contextlib.suppress(OSError):  # a link was closed just now
-                self._idle.note_traffic()
+            await self._idle.note_traffic()
             await asyncio.sleep(_TRAFFIC_S)
 
     async def _watching(self) -> None:
@@ -121,9 +124,11 @@ class HostMemoryMonitor:
         await self._read()
         if memory.room_bytes < 0:
             self._note_shortage(memory)
-        victim = self._way.next(memory, time.monotonic())
-        if victim is not None:
-            await self._kill(victim, memory)
+        asking = self._asking is not None and not self._asking.done()
+        if not asking or is_critical(memory):
+            victim = self._way.next(memory, time.monotonic())
+            if victim is not None:
+                self._kill(victim)
         return pause_s(memory)
 
     async def _read(self) -> None:
@@ -133,7 +138,7 @@ class HostMemoryMonitor:
         machines = [
             (sandbox.sandbox_id, running.machine)
             for sandbox in self._registry.sandboxes()
-            if (running := sandbox.running) is not None and not running.gone.is_set()
+            if (running := sandbox.running) is not None and running.reason is None
         ]
 
         def sizes() -> dict[str, int]:
@@ -170,42 +175,40 @@ class HostMemoryMonitor:
             await self._idle.put_to_sleep(sandbox, "the host's memory is nearly used")
         await asyncio.sleep(_IDLE_AGAIN_S)
 
-    async def _kill(self, victim: Victim, memory: HostMemory) -> None:
+    def _kill(self, victim: Victim) -> None:
+        """Begin to kill: who else grows is watched meanwhile."""
         sandbox = self._registry.sandbox(victim.sandbox_id)
         running = sandbox.running
         if running is None or running.leaving:
             return
-        if victim.how == "guest":
-            await self._kill_guest(sandbox, running)
+        if victim.how == "program":
+            self._asking = self._tasks.spawn(self._kill_program(sandbox, running))
             return
-        within_s = _CRITICAL_AGENT_S if is_critical(memory) else _AGENT_S
-        killed = await self._kill_program(sandbox, running, within_s)
-        self._way.tried(sandbox.sandbox_id, time.monotonic(), in_vain=not killed)
-
-    async def _kill_program(self, sandbox: Sandbox, running: RunningMachine, within_s: float) -> bool:
-        if sandbox.row.state == "paused":
-            return False
-        try:
-            freed = await running.alive(self._agents.free_memory(running.link, within_s), sandbox.sandbox_id)
-        except AtollError as error:
-            _log.warning("sandbox %s does not free memory: %s", sandbox.sandbox_id, error)
-            return False
-        if freed.killed:
-            _log.warning(
-                "a program of sandbox %s was killed for the host's memory: it held %s MiB",
-                sandbox.sandbox_id,
-                freed.held_bytes // _MIB,
-            )
-        return freed.killed
-
-    async def _kill_guest(self, sandbox: Sandbox, running: RunningMachine) -> None:
         held_mib = (memory_bytes(running.machine) or 0) // _MIB
         running.reason = f"the host ran short of memory, of which it held {held_mib:,} MiB"
         self._tell(sandbox.sandbox_id, f"ended: {running.reason}")
         _log.warning("sandbox %s is ended: %s", sandbox.sandbox_id, running.reason)
-        ending = self._tasks.spawn(running.machine.kill())
-        # Not longer: the others may grow meanwhile.
-        await asyncio.wait({ending}, timeout=_ENDS_S)
+        self._tasks.spawn(running.machine.kill())
+
+    async def _kill_program(self, sandbox: Sandbox, running: RunningMachine) -> None:
+        if sandbox.row.state == "paused":
+            self._way.in_vain()
+            return
+        try:
+            freed = await running.alive(self._agents.free_memory(running.link, _AGENT_S), sandbox.sandbox_id)
+        except AtollError as error:
+            _log.warning("sandbox %s does not free memory: %s", sandbox.sandbox_id, error)
+            self._way.in_vain()
+            return
+        if not freed.killed:
+            self._way.in_vain()
+            return
+        self._way.worked(time.monotonic())
+        _log.warning(
+            "a program of sandbox %s was killed for the host's memory: it held %s MiB",
+            sandbox.sandbox_id,
+            freed.held_bytes // _MIB,
+        )
 
 
 async def _awaited(work: Callable[[], Awaitable[None]]) -> None:
