@@ -32,9 +32,14 @@ PARTS: dict[str, tuple[str, Sequence[str]]] = {
         (PYTHON, "-m", "tests.churn.pages", "--seconds", "3000", "--live", "4"),
     ),
     "compat": ("a hundred real programs", (PYTHON, "-m", "tests.compat")),
-    "code": ("more languages of the code interpreter", (PYTEST, "tests/compat/soak_code.py")),
+    "code": ("all languages and libraries of the code interpreter", (PYTEST, "tests/compat/soak_code.py")),
     "sdks": ("all cases of E2B's SDKs over TLS", (PYTEST, "tests/sdks/soak_tls.py")),
     "egress": ("policies at random on the wire", (PYTHON, "-m", "tests.security.egress", "--minutes", "10")),
+    "calls": (
+        "file and mount calls at random, which no kernel may die of",
+        (PYTHON, "-m", "tests.security.kernel_calls", "--minutes", "10"),
+    ),
+    "memory": ("guests that fill the host's memory, beside a small one", (PYTHON, "-m", "bench.shortage")),
     "fuzz": ("each fuzz target for a minute", (PYTHON, "scripts/fuzz.py", "--seconds", "60")),
 }
 
@@ -44,8 +49,9 @@ def main() -> int:
         description="\n".join(f"{name:<12}{what}" for name, (what, _) in PARTS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("part", nargs="*", choices=[[], *PARTS], help="all without one")
-    wanted = parser.parse_args().part or list(PARTS)
+    parser.add_argument("part", nargs="?", choices=[*PARTS], metavar="PART", help="all without one")
+    part = parser.parse_args().part
+    wanted = [part] if part else list(PARTS)
     ended = []
     for name in wanted:
         what, command = PARTS[name]
