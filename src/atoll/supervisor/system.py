@@ -89,16 +89,13 @@ class System:
         self._relayer = make_relayer(state, storage, machines, tenants, steps, sleeps, awakenings)
         copies = Copies(settings, rooms, state, storage, machines, tenants, steps, self._relayer)
         self.tasks, self.database, self.registry = state.tasks, state.database, state.registry
-        self.paths = state.paths
-        self.images, self.volumes = storage.images, storage.volumes
+        self.paths, self.images, self.volumes = state.paths, storage.images, storage.volumes
         self.trees, self.verification, self.digests = storage.trees, storage.verification, storage.digests
         self.running_machines, self.pool = machines.running, machines.pool
         self.prestarted, self.agents = machines.prestarted, machines.agents
         self.teams, self.keys, self.quotas = tenants.teams, tenants.keys, tenants.quotas
-        self.volume_quotas = tenants.volume_quotas
-        self.secrets = tenants.secrets
-        self.history = steps.history
-        self.egress, self.decisions = steps.egress, state.decisions
+        self.volume_quotas, self.secrets = tenants.volume_quotas, tenants.secrets
+        self.history, self.egress, self.decisions = steps.history, steps.egress, state.decisions
         self.kills = make_kills(state, storage, machines, steps)
         self.promotions = make_promotions(
             state, storage, machines, tenants, steps, self._relayer, copies, self.kills

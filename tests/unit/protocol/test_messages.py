@@ -15,8 +15,10 @@ from atoll.protocol import (
     decode_request,
     encode,
     error_body,
+    maker_header,
     ours,
     raise_body,
+    told_maker,
 )
 
 
@@ -61,3 +63,22 @@ def test_a_drain_waits_for_ever_or_for_a_time_that_is_one() -> None:
     assert DrainRequest(timeout_s=5).check().timeout_s == 5
     with pytest.raises(InvalidSpecError, match="timeout_s"):
         DrainRequest(timeout_s=0).check()
+
+
+def test_a_dial_waits_for_some_time_or_as_long_as_usual() -> None:
+    request = DialRequest(sandbox="alice", port=80, within_s=0.5)
+    assert decode_request(encode(request)) == request
+    with pytest.raises(InvalidSpecError, match="within_s is 0"):
+        decode_request(encode(DialRequest(sandbox="alice", port=80, within_s=0)))
+
+
+@pytest.mark.parametrize("maker", ["train.py (ann, 12)", "é\r\nx", "x" * 300])
+def test_who_makes_a_sandbox_fits_a_header_and_comes_back(maker: str) -> None:
+    _, header = maker_header(maker)
+    assert header.isascii() and header.isprintable()
+    assert told_maker(header) == maker[:200]
+
+
+@pytest.mark.parametrize("header", [None, "", "%20"])
+def test_nobody_makes_a_sandbox_where_no_header_says_so(header: str | None) -> None:
+    assert told_maker(header) is None

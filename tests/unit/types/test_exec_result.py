@@ -45,6 +45,9 @@ def test_a_program_that_was_killed_for_memory_says_how_much_it_held() -> None:
     )
     assert "memory_kill=MemoryKill(pid=7" in repr(ExecResult(exit_code=137, memory_kill=kill))
     assert "memory_kill" not in repr(ExecResult(exit_code=137))
+    with pytest.raises(ExecFailedError, match="more memory") as failed:
+        ExecResult(exit_code=137, memory_kill=kill).check()
+    assert failed.value.remedy == "give the sandbox more memory: `atoll limits --memory`"
 
 
 def test_a_program_that_was_killed_for_the_host_says_so_and_a_higher_limit_is_no_remedy() -> None:

@@ -6,7 +6,17 @@ from typing import Any
 import pytest
 
 from atoll.errors import InvalidSpecError
-from atoll.types import Lifecycle, Limits, Quotas, SandboxSpec, as_json, check_number, local_path, path_text
+from atoll.types import (
+    Lifecycle,
+    Limits,
+    Quotas,
+    SandboxSpec,
+    as_json,
+    check_number,
+    local_path,
+    path_text,
+    texts_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -92,3 +102,10 @@ def test_a_lifecycle_that_can_be_meant_is_returned(given: dict[str, Any]) -> Non
 
 def test_a_sandbox_may_say_what_happens_at_a_crash() -> None:
     assert SandboxSpec(on_crash="rollback").on_crash == "rollback"
+
+
+@pytest.mark.parametrize("wrong", ["v1", b"v1", {"v1": 1}, 7, None, ["v1", 2]])
+def test_one_text_and_the_keys_of_a_mapping_are_no_list_of_texts(wrong: Any) -> None:
+    with pytest.raises(InvalidSpecError, match="tags"):
+        texts_of("tags", wrong)
+    assert texts_of("tags", (text for text in ("a", "b"))) == ["a", "b"]

@@ -8,6 +8,7 @@ from atoll.errors import InvalidSpecError
 from atoll.types import (
     BuildInfo,
     FileInfo,
+    HostMemory,
     ImageInfo,
     Lifecycle,
     ProcessInfo,
@@ -75,3 +76,9 @@ def test_a_spec_refuses_what_no_key_of_repetition_is() -> None:
             SandboxSpec(idempotency_key=key)
     with pytest.raises(InvalidSpecError):
         SandboxSpec(lifecycle=Lifecycle(timeout_s=-1.0)).checked()
+
+
+def test_the_hosts_memory_is_a_table_and_says_how_much_more_may_be_used() -> None:
+    memory = HostMemory(total_bytes=8 << 30, available_bytes=1 << 30, kept_free_bytes=2 << 30)
+    assert memory.room_bytes == -(1 << 30)
+    assert "kept_free_bytes" in memory._repr_html_()
