@@ -40,7 +40,7 @@ SHORT = (
     _fails("loop devices", "ENOENT", 'os.open("/dev/loop-control", os.O_RDWR)'),
     _says(
         "overlays on the disk",
-        f"{_LAYERS}; sudo mount -t overlay o -o lowerdir=$PWD/ol,upperdir=$PWD/ou,workdir=$PWD/ow om; sudo rm om/f",
+        f'{_LAYERS}; sudo mount -t overlay o -o "lowerdir=$PWD/ol,upperdir=$PWD/ou,workdir=$PWD/ow" om; sudo rm om/f',
         "Operation not permitted",
     ),
     _says(

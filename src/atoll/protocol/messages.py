@@ -32,7 +32,8 @@ def told_maker(header: str | None) -> str | None:
 
 def maker_header(maker: str) -> tuple[str, str]:
     """Return the header that says who makes a sandbox."""
-    return MADE_BY_HEADER, quote(maker[:_MAKER_CHARACTERS], safe=" ,/:@()")
+    text = maker.strip()[:_MAKER_CHARACTERS].strip()
+    return MADE_BY_HEADER, quote(text, safe=" ,/:@()", errors="replace")
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):

@@ -72,11 +72,15 @@ def test_a_dial_waits_for_some_time_or_as_long_as_usual() -> None:
         decode_request(encode(DialRequest(sandbox="alice", port=80, within_s=0)))
 
 
-@pytest.mark.parametrize("maker", ["train.py (ann, 12)", "é\r\nx", "x" * 300])
+@pytest.mark.parametrize("maker", ["train.py (ann, 12)", "é\r\nx", "x" * 300, " x ", "x" * 199 + " x"])
 def test_who_makes_a_sandbox_fits_a_header_and_comes_back(maker: str) -> None:
     _, header = maker_header(maker)
-    assert header.isascii() and header.isprintable()
-    assert told_maker(header) == maker[:200]
+    assert header.isascii() and header.isprintable() and header == header.strip()
+    assert told_maker(header) == maker.strip()[:200].strip()
+
+
+def test_a_maker_whose_name_is_no_text_has_a_header_too() -> None:
+    assert told_maker(maker_header("\udcff.py")[1]) == "?.py"
 
 
 @pytest.mark.parametrize("header", [None, "", "%20"])
