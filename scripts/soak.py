@@ -34,6 +34,10 @@ PARTS: dict[str, tuple[str, Sequence[str]]] = {
     "compat": ("a hundred real programs", (PYTHON, "-m", "tests.compat")),
     "code": ("all languages and libraries of the code interpreter", (PYTEST, "tests/compat/soak_code.py")),
     "sdks": ("all cases of E2B's SDKs over TLS", (PYTEST, "tests/sdks/soak_tls.py")),
+    "clients": (
+        "real programs behind policies, also those that take minutes to install",
+        ("env", "ATOLL_TEST_WHOLE=1", PYTEST, "tests/e2e/test_sdk_clients.py"),
+    ),
     "egress": ("policies at random on the wire", (PYTHON, "-m", "tests.security.egress", "--minutes", "10")),
     "calls": (
         "file and mount calls at random, which no kernel may die of",

@@ -1,20 +1,18 @@
-"""The supervisor dies at each kind of step of each operation, and nothing promised is lost.
+"""The supervisor dies at some kinds of steps of each operation, and nothing promised is lost.
 
 ``make soak`` has it die at every step: ``python -m tests.crash.points``.
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.crash.points.trials import OPERATIONS, Trials
 
-# The steps of a waking are what memory depends on most. An ordinary user has the same code, but for disks and cgroups.
-_MOST = {"wake": 24} if os.geteuid() == 0 else {"wake": 6}
-_MOST_OF_OTHERS = 3 if os.geteuid() == 0 else 1
+# The steps of a waking are what memory depends on most.
+_MOST, _MOST_OF_OTHERS = {"wake": 12}, 2
 
 
 @pytest.mark.timeout(1800)
