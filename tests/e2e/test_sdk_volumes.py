@@ -343,11 +343,11 @@ def test_a_guests_kernel_has_only_read_only_descriptors_of_a_read_only_mount(
 def test_volumes_on_the_command_line(module_home: Path) -> None:
     volume = said("volume", "create", "shared", "--quota", "1024")
     mounts = ("--volume", "shared:/data", "--volume", "shared:/in:ro")
-    sandbox = said("create", "--name", "mounts", *mounts)
+    said("create", "--name", "mounts", *mounts)
     assert said("exec", "mounts", "--", "sh", "-c", "echo hi > /data/x; rm /in/x 2>&1; ls /in").endswith(
         "\nx"
     )
-    assert f"{volume} at /in, read-only" in said("info", "mounts")
+    assert "shared at /in, read-only" in said("info", "mounts")
     assert json.loads(said("info", "--json", "mounts"))["volumes"] == {
         "/data": {"volume": volume, "read_only": False},
         "/in": {"volume": volume, "read_only": True},
@@ -355,7 +355,7 @@ def test_volumes_on_the_command_line(module_home: Path) -> None:
     assert "1.0 GiB" in said("volume", "ls")
     assert json.loads(said("volume", "set", "shared", "--quota", "off", "--json"))["quota_mib"] is None
     refused = atoll("volume", "delete", "shared")
-    assert (refused.returncode, sandbox in refused.stderr.decode()) == (125, True)
+    assert (refused.returncode, b"mounts" in refused.stderr) == (125, True)
     said("kill", "mounts")
     said("volume", "delete", "shared")
     with pytest.raises(NotFoundError):
