@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import secrets
@@ -30,6 +31,7 @@ from atoll.host import (
 from atoll.testing import FILE_BYTES, Ledger, Tick, take_ledger
 from atoll.types import Limits
 from tests.forked import in_child
+from tests.homes import processes_of
 
 COUNT = "n=0; while :; do echo $(uname -n) $n >>/ticks; n=$((n+1)); sleep 0.02; done"
 FILL_DISK = f"""
@@ -127,8 +129,15 @@ class GvisorWorkshop:
         finally:
             end_holder(self.home)
         if failure:
+            self._end_machines()
             pytest.fail(failure, pytrace=False)
         assert take_ledger(self.home).processes == frozenset()
+
+    def _end_machines(self) -> None:
+        """End the guests of a test that failed before it did so; they would compute beside all later tests."""
+        for line in processes_of(self.home):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(line.partition(":")[0]), signal.SIGKILL)
 
     def _run(self, test: Callable[[], Awaitable[None]], holder_join: Callable[[], None]) -> None:
         holder_join()
