@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import resource
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -63,3 +65,15 @@ def test_a_process_that_begins_another_program_is_not_missed(
     telling.start()
     assert processes.pids_of(Path("/b")) == {10, 13}
     telling.join()
+
+
+def test_a_start_is_over_when_a_child_of_its_command_has_its_own_program(tmp_path: Path) -> None:
+    """Between fork and exec the sentry has the command line of what starts it, and lives on."""
+    forked = "import os, time; time.sleep(0.5); os.execvp('sleep', ['sleep', '600'])"
+    child = subprocess.Popen([sys.executable, "-c", forked, "run", f"--bundle={tmp_path}"])
+    try:
+        asyncio.run(asyncio.wait_for(processes.wait_for_start(tmp_path), 60))
+        assert child.poll() is None
+    finally:
+        child.kill()
+        child.wait()

@@ -21,6 +21,8 @@ from atoll.host import children_by_parent, open_process, parent_of, start_ticks,
 _PROC = Path("/proc")
 # Commands of runsc. The machine's own processes have the commands `boot` and `gofer`.
 _STARTS = frozenset((b"run", b"restore", b"create"))
+# A child of such a command has its command line until it executes its own program, and may live as long as the guest.
+_EXECS_S = 0.1
 _STUB = b"exe\n"
 _FILTERS = re.compile(rb"^Seccomp_filters:\s*(\d+)$", re.MULTILINE)
 _LOOK_S = 0.001
@@ -178,7 +180,7 @@ async def wait_for_start(bundle: Path) -> None:
         for pid in pids:
             if process := HostProcess.find(pid):
                 try:
-                    await process.wait()
+                    await process.ends_within(_EXECS_S)
                 finally:
                     process.close()
 
