@@ -99,7 +99,7 @@ class Leases:
     def woken(self, row: SandboxRow, length_s: float | None) -> Columns:
         """The columns for a sandbox that wakes now. A lease that it still has is never shortened.
 
-        One that was left behind is from now on nobody's who could leave it: whoever woke it has use for it.
+        A sandbox that was left behind stays from now on, because its waker has use for it.
         """
         columns: Columns = {} if row.state == "paused" else {"started_at": self.clock.unix_s()}
         if row.state != "paused" and row.left_boot_s is not None:
