@@ -6,95 +6,94 @@ import contextlib
 import importlib.util
 import re
 import shutil
-import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from atoll.host.registry_defaults import asked, cargos_own, mavens_own, read
+
 _URL = re.compile(r"https?://[^\s\"'<>,|\]\[]+")
-_PROGRAM_S = 5
-# Clients that say which registry they use, also where nobody has configured one.
-_PROGRAMS = (
-    ("npm", "config", "get", "registry"),
-    ("go", "env", "GOPROXY", "GOSUMDB"),
-    ("yarn", "config", "get", "registry"),
-)
-_VARIABLES = (
-    "PIP_INDEX_URL",
-    "PIP_EXTRA_INDEX_URL",
-    "UV_INDEX_URL",
-    "UV_DEFAULT_INDEX",
-    "UV_INDEX",
-    "NPM_CONFIG_REGISTRY",
-    "npm_config_registry",
-    "YARN_NPM_REGISTRY_SERVER",
-    "GOPROXY",
-    "CARGO_REGISTRIES_CRATES_IO_INDEX",
-    "BUNDLE_MIRROR__ALL",
-)
-_FILES = (
-    "~/.config/pip/pip.conf",
-    "~/.pip/pip.conf",
-    "/etc/pip.conf",
-    "~/.config/uv/uv.toml",
-    "~/.npmrc",
-    "/etc/npmrc",
-    "~/.yarnrc.yml",
-    "~/.config/go/env",
-    "~/.cargo/config.toml",
-    "~/.m2/settings.xml",
-    "~/.gemrc",
-    "~/.bundle/config",
-)
-_APT = Path("/etc/apt")
-_LONGEST_BYTES = 1 << 20
+_HOST = re.compile(r"[a-z0-9][a-z0-9.-]*\.[a-z0-9-]+")
+_COMMENTS = ("#", ";", "//")
 
 
-def registry_hosts(environ: Mapping[str, str], more: str = "") -> frozenset[str]:
-    """Return the hosts of package registries: those that clients on this host use, and ``more``.
+@dataclass(frozen=True, kw_only=True)
+class _Client:
+    """A package client: where its registries are configured, and how it tells them.
 
-    It reads the clients' configuration and asks those clients that are installed. Takes up to seconds: call it
-    in a thread.
+    Args:
+        programs: Its names; any of them says that the host has it.
+        variables: Patterns of the environment variables that name a registry.
+        files: Its configuration; ``~`` is the user's home.
+        question: Arguments to its first program, which then prints its registries, also the built-in one.
+        own: Yields text with the addresses that it uses.
+    """
+
+    programs: tuple[str, ...]
+    variables: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    question: tuple[str, ...] = ()
+    own: Callable[[Mapping[str, str]], Iterator[str]] | None = None
+
+
+def registry_hosts(environ: Mapping[str, str], more: str = "") -> dict[str, tuple[str, ...]]:
+    """Return the hosts of package registries, by the name of the client that uses them.
+
+    A client that this host has and that names no registry has no hosts. It reads the clients' configuration and asks
+    those that have a registry built in. Takes up to seconds: call it in a thread.
 
     Args:
         environ: The environment, in which clients are configured too.
-        more: Further hosts, separated by spaces or commas.
+        more: Further hosts, separated by spaces or commas; they stand under the name of their setting.
     """
-    texts = [environ.get(name, "") for name in _VARIABLES]
-    texts += _configured(environ)
-    texts += _asked(environ)
-    texts += _pips_own()
-    hosts = {urlsplit(url).hostname or "" for text in texts for url in _URL.findall(text)}
-    hosts |= set(more.replace(",", " ").split())
-    return frozenset(host for host in hosts if "." in host)
+    with ThreadPoolExecutor(max_workers=len(_CLIENTS)) as threads:
+        told = threads.map(lambda client: _hosts(list(_texts(client, environ))), _CLIENTS.values())
+        found = dict(zip(_CLIENTS, told, strict=True))
+    found = {name: hosts for name, hosts in found.items() if hosts or _has(_CLIENTS[name], environ)}
+    further = {host for host in more.replace(",", " ").split() if "." in host}
+    return found | ({"ATOLL_PACKAGE_HOSTS": tuple(sorted(further))} if further else {})
 
 
-def _configured(environ: Mapping[str, str]) -> Iterator[str]:
+def _has(client: _Client, environ: Mapping[str, str]) -> bool:
+    return any(shutil.which(program, path=environ.get("PATH")) for program in client.programs)
+
+
+def _hosts(texts: list[str]) -> tuple[str, ...]:
+    found = set()
+    for url in (url for text in texts for url in _URL.findall(text)):
+        with contextlib.suppress(ValueError):
+            found.add(urlsplit(url).hostname or "")
+    return tuple(sorted(host for host in found if _HOST.fullmatch(host)))
+
+
+def _texts(client: _Client, environ: Mapping[str, str]) -> Iterator[str]:
+    yield from (environ[name] for name in environ if any(re.fullmatch(one, name) for one in client.variables))
     home = Path(environ.get("HOME") or "/nonexistent")
-    paths = [home / name[2:] if name.startswith("~/") else Path(name) for name in _FILES]
-    paths += [_APT / "sources.list", *sorted((_APT / "sources.list.d").glob("*"))]
-    for path in paths:
-        with contextlib.suppress(OSError):
-            if path.stat().st_size <= _LONGEST_BYTES:
-                lines = path.read_text("utf-8", errors="replace").splitlines()
-                yield "\n".join(line for line in lines if not line.lstrip().startswith(("#", ";", "//")))
+    for name in client.files:
+        for path in _paths(home / name[2:] if name.startswith("~/") else Path(name)):
+            lines = (read(path) or b"").decode(errors="replace").splitlines()
+            yield "\n".join(line for line in lines if not line.lstrip().startswith(_COMMENTS))
+    if client.question:
+        yield asked((client.programs[0], *client.question), environ)
+    if client.own is not None:
+        yield from client.own(environ)
 
 
-def _asked(environ: Mapping[str, str]) -> Iterator[str]:
-    for argv in _PROGRAMS:
-        if shutil.which(argv[0], path=environ.get("PATH")) is None:
-            continue
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
-            told = subprocess.run(
-                argv, env=dict(environ), stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROGRAM_S
-            )
-            text = told.stdout.decode(errors="replace")
-            yield text
-            # a checksum database is named without a scheme
-            yield from (f"https://{word}" for word in text.split() if argv[0] == "go" and "://" not in word)
+def _paths(path: Path) -> list[Path]:
+    with contextlib.suppress(OSError):
+        return sorted(path.iterdir()) if path.is_dir() else [path]
+    return []
 
 
-def _pips_own() -> Iterator[str]:
+def _gos_own(environ: Mapping[str, str]) -> Iterator[str]:
+    """Go's proxy and checksum database, which it names without a scheme."""
+    for word in asked(("go", "env", "GOPROXY", "GOSUMDB"), environ).split():
+        yield word if "://" in word else f"https://{word}"
+
+
+def _pips_own(environ: Mapping[str, str]) -> Iterator[str]:
     """The index that pip uses when nobody has configured another one, and where that index keeps its files."""
     if importlib.util.find_spec("pip") is None:
         return
@@ -103,3 +102,38 @@ def _pips_own() -> Iterator[str]:
 
         yield PyPI.url
         yield f"https://{PyPI.file_storage_domain}"
+
+
+_CLIENTS = {
+    "apt": _Client(programs=("apt-get",), files=("/etc/apt/sources.list", "/etc/apt/sources.list.d")),
+    "bundler": _Client(programs=("bundle",), variables=("BUNDLE_MIRROR__ALL",), files=("~/.bundle/config",)),
+    "cargo": _Client(programs=("cargo",), variables=("CARGO_REGISTRIES_.*_INDEX",), own=cargos_own),
+    "composer": _Client(programs=("composer",)),
+    "gem": _Client(programs=("gem",), files=("~/.gemrc",)),
+    "go": _Client(programs=("go",), variables=("GOPROXY",), files=("~/.config/go/env",), own=_gos_own),
+    "gradle": _Client(programs=("gradle",)),
+    "maven": _Client(programs=("mvn",), own=mavens_own),
+    "npm": _Client(
+        programs=("npm",),
+        variables=("NPM_CONFIG_REGISTRY", "npm_config_registry"),
+        files=("~/.npmrc", "/etc/npmrc"),
+        question=("config", "get", "registry"),
+    ),
+    "pip": _Client(
+        programs=("pip", "pip3"),
+        variables=("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"),
+        files=("~/.config/pip/pip.conf", "~/.pip/pip.conf", "/etc/pip.conf"),
+        own=_pips_own,
+    ),
+    "uv": _Client(
+        programs=("uv",),
+        variables=("UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX"),
+        files=("~/.config/uv/uv.toml",),
+    ),
+    "yarn": _Client(
+        programs=("yarn",),
+        variables=("YARN_NPM_REGISTRY_SERVER",),
+        files=("~/.yarnrc.yml",),
+        question=("config", "get", "registry"),
+    ),
+}

@@ -6,8 +6,8 @@ Each part is given what it uses. The bags of parts here are for the wiring alone
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from atoll.supervisor.lifecycle.guest_memory import GuestMemory
 from atoll.supervisor.lifecycle.home_hooks import HomeHooks
 from atoll.supervisor.lifecycle.image_release import ImageRelease
 from atoll.supervisor.lifecycle.memory_admission import MemoryAdmission
+from atoll.supervisor.lifecycle.package_registries import PackageRegistries
 from atoll.supervisor.lifecycle.run_plans import RunPlans
 from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
 from atoll.supervisor.lifecycle.suspend_checkpoint import SuspendCheckpoints
@@ -103,7 +104,7 @@ class Rooms:
         shaping: Whether the kernel can limit the rate of an interface.
         agents: Calls guest agents; None makes the real one.
         inspection: Judges requests; None where nothing can.
-        registries: Returns the hosts of package registries, for the policy that allows reading from them.
+        registries: The hosts of package registries, for the policy that allows reading from them.
         authority: Returns the certificate that every sandbox trusts, as PEM; empty for none.
         cpu_latency: The request that idle processors stay quick to wake; None if none can be made.
     """
@@ -123,7 +124,7 @@ class Rooms:
     shaping: bool = True
     agents: Agents | None = None
     inspection: Inspection | None = None
-    registries: Callable[[], Iterable[str]] = tuple
+    registries: PackageRegistries = field(default_factory=lambda: PackageRegistries(dict))
     authority: Callable[[], str] = str
     cpu_latency: CpuLatency | None = None
 

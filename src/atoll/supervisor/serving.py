@@ -33,6 +33,7 @@ from atoll.snapshots import ImageRoots, Layers
 from atoll.supervisor.api import ApiServer
 from atoll.supervisor.assembly import Rooms
 from atoll.supervisor.idle import may_end_holder
+from atoll.supervisor.lifecycle.package_registries import PackageRegistries
 from atoll.supervisor.routes import make_api
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.stopping import Stopping
@@ -127,7 +128,7 @@ def _real_rooms(home: Home, settings: Settings, disks: DiskKind, complete: bool)
         image_roots=ImageRoots(complete=complete),
         links=Links(home.pins),
         inspection=Inspection(_edge_program(home)),
-        registries=functools.cache(lambda: registry_hosts(os.environ, settings.package_hosts)),
+        registries=PackageRegistries(lambda: registry_hosts(os.environ, settings.package_hosts)),
         authority=lambda: home_authority(home.authority).certificate,
         cgroups=cgroups,
         nameserver=GATEWAY_ADDRESS,

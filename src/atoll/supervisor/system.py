@@ -96,6 +96,7 @@ class System:
         self.teams, self.keys, self.quotas = tenants.teams, tenants.keys, tenants.quotas
         self.volume_quotas, self.secrets = tenants.volume_quotas, tenants.secrets
         self.history, self.egress, self.decisions = steps.history, steps.egress, state.decisions
+        self.registries = rooms.registries
         self.kills = make_kills(state, storage, machines, steps)
         self.promotions = make_promotions(
             state, storage, machines, tenants, steps, self._relayer, copies, self.kills
@@ -303,13 +304,12 @@ class System:
         self.dial_socket.start()
         self.tasks.watch(self._state.journal.keep_small(self._running_ids))
         self.tasks.watch(self.templates.tend())
+        self.tasks.watch(self.egress.look_ahead())
         self.drains.go_on()
         self.disk_pressure.start()
         self.host_memory.start()
-        self.tasks.watch(self.schedules.run())
-        self.tasks.watch(self.automatic_snapshots.run())
-        self.tasks.watch(self.recoveries.run())
-        self.tasks.watch(self.unresponsive.run())
+        for watch in (self.schedules, self.automatic_snapshots, self.recoveries, self.unresponsive):
+            self.tasks.watch(watch.run())
         self.tasks.watch(self.wake_timers.run())
         self.tasks.watch(self._steps.traffic.run(self.wakes.use))
         self._steps.data_wakes.start(self.wakes.use)

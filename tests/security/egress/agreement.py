@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from atoll.errors import InvalidSpecError
 from atoll.policy import check_policy
 from atoll.supervisor.lifecycle.egress_control import EgressControl
+from atoll.supervisor.lifecycle.package_registries import PackageRegistries
 from atoll.types import Policy, Rule
 from tests.security.egress.ground import EVIL, GOOD, Ground
 
@@ -182,5 +183,5 @@ def _control(ground: Ground) -> EgressControl:
         alarms=cast(Any, None),
         inspection=ground.inspection,
         passwords=cast(Any, None),
-        registries=tuple,
+        registries=PackageRegistries(dict),
     )

@@ -9,6 +9,7 @@ import pytest
 
 from atoll.network import Grant, Kept
 from atoll.supervisor.lifecycle.egress_control import EgressControl
+from atoll.supervisor.lifecycle.package_registries import PackageRegistries
 from atoll.supervisor.tenants.proxy_passwords import ProxyPasswords
 from atoll.types import EgressVerdict, Inject, Policy, Quotas, Rule
 from tests.unit.supervisor.fakes import FakeLink, FakeLinks
@@ -43,7 +44,7 @@ def control(harness: Harness, known: list[Any]) -> EgressControl:
         decisions=cast(Any, None),
         alarms=cast(Any, None),
         inspection=cast(Any, object()),
-        registries=tuple,
+        registries=PackageRegistries(dict),
     )
 
 

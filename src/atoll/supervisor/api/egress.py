@@ -36,7 +36,7 @@ def egress_routes(
         wanted = await read_body(request, EgressTest)
         if wanted.network is None:
             raise InvalidSpecError("the test has no network", hint="give a policy, or name a sandbox")
-        egress.check(wanted.network, None)
+        await egress.check(wanted.network, None)
         return json_answer(await _judged(egress, wanted.network, None, wanted))
 
     async def test_of(request: Request) -> Response:

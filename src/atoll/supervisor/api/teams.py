@@ -49,7 +49,7 @@ def team_routes(
     async def replace_ceiling(request: Request) -> Response:
         wanted = await read_body(request, CeilingRequest)
         if wanted.ceiling is not None:
-            egress.check_ceiling(wanted.ceiling)
+            await egress.check_ceiling(wanted.ceiling)
 
         async def work(_: Report) -> object:
             return await teams.set_ceiling(request.path_params["name"], wanted.ceiling)

@@ -95,7 +95,7 @@ class Creation:
         spec = self._resolved(spec)
         check_spec(spec)
         if spec.network is not None:
-            self._egress.check(spec.network, spec.team)
+            await self._egress.check(spec.network, spec.team)
             before = None
             if spec.from_snapshot is not None:
                 before = self._registry.snapshot(spec.from_snapshot).network

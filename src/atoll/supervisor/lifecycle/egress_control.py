@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -25,6 +25,7 @@ from atoll.types import EgressPolicy, EgressVerdict, Policy
 
 if TYPE_CHECKING:
     from atoll.network import Inspection, Link
+    from atoll.supervisor.lifecycle.package_registries import PackageRegistries
     from atoll.supervisor.state.alarms import Alarms
     from atoll.supervisor.state.decisions import DecisionLog
     from atoll.supervisor.state.registry import Registry
@@ -57,7 +58,7 @@ class EgressControl:
         decisions: Keeps what is decided.
         alarms: Has sandboxes unplugged.
         inspection: Judges requests; None where nothing can.
-        registries: Returns the hosts of the package registries.
+        registries: The hosts that ``packages`` allows.
 
     Attributes:
         reach: Connects a sandbox of a team to a port of another one, by its name or id.
@@ -73,7 +74,7 @@ class EgressControl:
         decisions: DecisionLog,
         alarms: Alarms,
         inspection: Inspection | None,
-        registries: Callable[[], Iterable[str]],
+        registries: PackageRegistries,
     ) -> None:
         self._registry = registry
         self._teams = teams
@@ -90,7 +91,13 @@ class EgressControl:
         self.reach: ReachSandbox = _reach_none
         self._cut: set[str] = set()
 
-    def check(self, network: EgressPolicy, team: str | None) -> None:
+    async def look_ahead(self) -> None:
+        """Find the package registries if a policy needs them: nothing else goes on while a link waits for them."""
+        networks = [sandbox.row.network for sandbox in self._registry.sandboxes()]
+        ceilings = [team.ceiling for team in self._teams.list()]
+        await self._registries.found_for([*networks, *ceilings])
+
+    async def check(self, network: EgressPolicy, team: str | None) -> None:
         """Refuse a policy that cannot be enforced for a sandbox of a team.
 
         Raises:
@@ -104,9 +111,10 @@ class EgressControl:
             for rule in network.rules:
                 for inject in rule.inject:
                     self._secrets.check_hosts(team, inject.secret, rule.hosts)
+        await self._registries.found_for([network])
         self._check_means(network, self._rules(network))
 
-    def check_ceiling(self, ceiling: EgressPolicy) -> None:
+    async def check_ceiling(self, ceiling: EgressPolicy) -> None:
         """Refuse a policy that cannot be enforced as a ceiling.
 
         Raises:
@@ -114,6 +122,7 @@ class EgressControl:
             UnsupportedError: It has rules about requests, and nothing here can judge them; or the registries of
                 packages are not known.
         """
+        await self._registries.found_for([ceiling])
         rules = self._ceiling_rules(ceiling)
         check_ceiling(rules)
         self._check_means(ceiling, rules)
@@ -168,7 +177,7 @@ class EgressControl:
         # A rule by name needs the edge for plain HTTP, where each request says which host it is for.
         if self._inspection is not None and rules is not None and rules.rules:
             link.inspect(self._inspection, row.sandbox_id, self._grant(rules, row.team, ceiling))
-        link.set_policy(network, self._registries_for(network), ceiling=ceiling)
+        link.set_policy(network, self._registries.hosts_for(network), ceiling=ceiling)
 
     def cut(self, sandbox_id: str) -> None:
         """Let nothing pass to or from a sandbox any more, on any link that it has or gets, until ``mend``.
@@ -278,7 +287,7 @@ class EgressControl:
                 self._enforce(link, rows.get(row.sandbox_id, row))
 
     def _rules(self, network: EgressPolicy) -> Policy | None:
-        return policy_of(network, self._registries_for(network))
+        return policy_of(network, self._registries.hosts_for(network))
 
     def _both(self, network: EgressPolicy, team: str | None) -> tuple[Policy | None, Policy | None]:
         """The rules of a policy, and of the ceiling over it. Without a ceiling, no rules are everything public."""
@@ -288,10 +297,7 @@ class EgressControl:
         return EVERYTHING if rules is None else rules, self._ceiling_rules(ceiling)
 
     def _ceiling_rules(self, ceiling: EgressPolicy) -> Policy:
-        return ceiling_of(ceiling, self._registries_for(ceiling))
-
-    def _registries_for(self, network: EgressPolicy) -> Iterable[str]:
-        return self._registries() if network == "packages" else ()
+        return ceiling_of(ceiling, self._registries.hosts_for(ceiling))
 
     def _ring(self, sandbox_id: str, reason: str) -> None:
         # At once, and also for a sandbox that is only being made.

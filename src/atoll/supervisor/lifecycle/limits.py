@@ -93,7 +93,7 @@ class LimitChanges:
 
         Postcondition: on any exception it may reach what it could before, or nothing.
         """
-        self._egress.check(network, sandbox.row.team)
+        await self._egress.check(network, sandbox.row.team)
         async with sandbox.lock:
             row, running = sandbox.row, sandbox.running
             check_action("limit", row.state, sandbox.sandbox_id)
