@@ -194,6 +194,17 @@ def test_the_registries_of_packages_can_be_read_by_their_clients(module_home: Pa
         assert "Successfully installed six" in installed.stdout, installed.stdout
         written = [one for one in sandbox.egress.decisions() if one.action == "allow" and one.method]
         assert {one.method for one in written} <= {"GET", "HEAD"}
+        registries = sandbox.egress.registries()
+        assert {one.host for one in written} <= set(registries["pip"])
+        shown = said("policy", "show", sandbox.id).splitlines()
+        assert shown[0] == "packages"
+        assert any(line.split()[:2] == ["#", "pip"] for line in shown), shown
+        told = json.loads(said("policy", "show", sandbox.id, "--json"))
+        assert told["preset"] == "packages"
+        assert {client: tuple(hosts) for client, hosts in told["registries"].items()} == registries
+        sandbox.set_network("none")
+        assert sandbox.egress.registries() == {}
+        assert json.loads(said("policy", "show", sandbox.id, "--json")) == "none"
 
 
 def test_the_command_line_sets_shows_tests_and_tells(module_home: Path, port: int, tmp_path: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import click
 
+from atoll.cli.text import plain
 from atoll.errors import InvalidSpecError
 from atoll.policy import policy_from_text
 from atoll.types import EgressDecision, EgressPolicy, EgressVerdict, Policy, Preset
@@ -56,6 +58,19 @@ def network_shown(network: EgressPolicy) -> str:
     count = len(network.rules)
     rules = "no rule" if not count else "1 rule" if count == 1 else f"{count} rules"
     return f"a policy of {rules}{', only observed' if network.mode == 'observe' else ''}"
+
+
+def registries_shown(registries: Mapping[str, Sequence[str]]) -> str:
+    """What ``packages`` allows, as comments: the hosts by client, and how to add one."""
+    width = max(map(len, registries), default=0)
+    lines = ["GET and HEAD at the registries that the package clients on the host use:"]
+    for client, hosts in registries.items():
+        lines.append(f"  {client:<{width}}  {' '.join(hosts) or 'names none: its packages are refused'}")
+    lines += [
+        "To add hosts, stop the supervisor and give them to the next one, on that host:",
+        "  atoll stop; export ATOLL_PACKAGE_HOSTS='HOST HOST'",
+    ]
+    return "\n".join(f"# {plain(line)}" for line in lines)
 
 
 def verdict_line(verdict: EgressVerdict) -> str:

@@ -209,6 +209,15 @@ class DecisionsPage(msgspec.Struct, frozen=True, kw_only=True):
     end: int
 
 
+class Registries(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to ``GET /v1/sandboxes/REF/egress/registries``: what its policy ``packages`` allows.
+
+    ``clients`` has the hosts by the package client of the host that uses them. Under another policy it is empty.
+    """
+
+    clients: dict[str, tuple[str, ...]]
+
+
 class LimitsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of ``POST /v1/sandboxes/REF/limits``: the limits to change."""
 

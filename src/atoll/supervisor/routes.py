@@ -61,7 +61,11 @@ def _sandbox_routes(system: System) -> list[Route]:
             registry=registry, quotas=quotas, paths=system.paths, kills=system.kills, tasks=tasks
         ),
         *egress_routes(
-            registry=registry, paths=system.paths, egress=system.egress, decisions=system.decisions
+            registry=registry,
+            paths=system.paths,
+            egress=system.egress,
+            registries=system.registries,
+            decisions=system.decisions,
         ),
         *usage_routes(registry=registry, usage=system.usage, history=system.history),
         *state_routes(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from atoll.cli.lazy import Group
-from atoll.cli.network import NetworkParameter, decision_line, network_shown, verdict_line
+from atoll.cli.network import NetworkParameter, decision_line, network_shown, registries_shown, verdict_line
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import note, show_json
 from atoll.cli.sandboxes import held
@@ -25,6 +25,8 @@ def command() -> None:
 def show_policy(sandbox: str, as_json: bool) -> None:
     r"""Show what a sandbox may reach: a preset's name, or the rules as TOML.
 
+    For packages it lists the hosts of the registries, by the package client that names them.
+
     \b
     Example:
       atoll policy show work
@@ -32,12 +34,17 @@ def show_policy(sandbox: str, as_json: bool) -> None:
     """
     with held(sandbox) as found:
         network = found.info().network
-    if as_json:
+        registries = found.egress.registries() if network == "packages" else None
+    if registries is not None and as_json:
+        show_json({"preset": network, "registries": registries})
+    elif as_json:
         show_json(network)
+    elif isinstance(network, Policy):
+        click.echo(to_toml(network), nl=False)
     else:
-        click.echo(to_toml(network) if isinstance(network, Policy) else network, nl=False)
-        if not isinstance(network, Policy):
-            click.echo()
+        click.echo(network)
+        if registries is not None:
+            click.echo(registries_shown(registries))
 
 
 @command.command(name="set")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from atoll.errors import SandboxNotFoundError
 from atoll.policy import Suggestion, check_policy, suggest
-from atoll.protocol import DecisionsPage, EgressTest
+from atoll.protocol import DecisionsPage, EgressTest, Registries
 from atoll.sdk._sync.link import Link
 from atoll.sdk._io_sync import sleep
 from atoll.types import EgressDecision, EgressPolicy, EgressVerdict, Policy, check_network, check_text
@@ -49,6 +49,14 @@ class Egress:
         checked(policy)
         wanted = EgressTest(method=method, url=url, headers=dict(headers or {}), body=body, network=policy)
         return self._link.call("POST", f"{self._path}/test", EgressVerdict, wanted)
+
+    def registries(self) -> dict[str, tuple[str, ...]]:
+        """Return the hosts that the sandbox reaches by the policy ``packages``; none under another policy.
+
+        They come by the name of the package client that uses them on the sandbox's host. A client without hosts names
+        no registry, and its packages are refused. ``ATOLL_PACKAGE_HOSTS`` stands for the hosts of that setting.
+        """
+        return (self._link.call("GET", f"{self._path}/registries", Registries)).clients
 
     def decisions(self, *, follow: bool = False) -> Iterator[EgressDecision]:
         """Iterate over what was decided, oldest first.

@@ -236,6 +236,7 @@ OPERATIONS: tuple[Operation, ...] = (
     _of_sandbox("GET", "/stats/history", query=("start", "end")),
     _of_sandbox("GET", "/logs", query=("offset",)),
     _of_sandbox("POST", "/egress/test", _test),
+    _of_sandbox("GET", "/egress/registries"),
     _of_sandbox("GET", "/egress/decisions", query=("offset",)),
     Operation("DELETE", "/v1/requests/{token}", (_request,)),
     Operation("GET", "/v1/snapshots", (_team, _filtered), ("sandbox",)),

@@ -14,10 +14,11 @@ from starlette.routing import Route
 
 from atoll.errors import InvalidSpecError
 from atoll.policy import plain, plain_host
-from atoll.protocol import DecisionsPage, EgressTest
+from atoll.protocol import DecisionsPage, EgressTest, Registries
 from atoll.supervisor.api.query import whole_number
 from atoll.supervisor.api.reply import json_answer, read_body
 from atoll.supervisor.lifecycle.egress_control import EgressControl
+from atoll.supervisor.lifecycle.package_registries import PackageRegistries
 from atoll.supervisor.logs import read_page
 from atoll.supervisor.state.decisions import DecisionLog
 from atoll.supervisor.state.paths import Paths
@@ -28,7 +29,12 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def egress_routes(
-    *, registry: Registry, paths: Paths, egress: EgressControl, decisions: DecisionLog
+    *,
+    registry: Registry,
+    paths: Paths,
+    egress: EgressControl,
+    registries: PackageRegistries,
+    decisions: DecisionLog,
 ) -> list[Route]:
     """``/v1/egress/test``, and everything under ``/v1/sandboxes/REF/egress``."""
 
@@ -45,6 +51,11 @@ def egress_routes(
         row = sandbox.row
         return json_answer(await _judged(egress, wanted.network or row.network, row.team, wanted))
 
+    async def registries_of(request: Request) -> Response:
+        network = registry.sandbox(request.path_params["ref"]).row.network
+        found = await registries.by_client() if network == "packages" else {}
+        return json_answer(Registries(clients={client: tuple(hosts) for client, hosts in found.items()}))
+
     async def made(request: Request) -> Response:
         path = paths.decisions(registry.sandbox(request.path_params["ref"]).sandbox_id)
         offset = whole_number(request.query_params.get("offset", "0"), "offset")
@@ -55,6 +66,7 @@ def egress_routes(
     return [
         Route("/v1/egress/test", test, methods=["POST"]),
         Route(f"{one}/test", test_of, methods=["POST"]),
+        Route(f"{one}/registries", registries_of),
         Route(f"{one}/decisions", made),
     ]
 
