@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from budget import BUDGET, Stage, budget_from, stages_of, told, written
+from budget import BUDGET, Budget, Stage, budget_from, stages_of, told, written
 
 LINES = [
     "test\t1.50\tcheck\ttests/a.py::test_one",
@@ -35,8 +35,15 @@ def test_a_stage_a_little_over_its_budget_is_not_told() -> None:
 
 def test_a_budget_written_from_a_run_is_kept_by_this_run() -> None:
     stages = stages_of(LINES)
-    budget = budget_from(written(stages))
-    assert not any(map(budget.over, stages)) and budget.tests["check"] == {"tests/a.py::test_one": 9}
+    budget = budget_from(written(stages, Budget({}, {})))
+    assert not any(map(budget.over, stages)) and budget.tests == {"check": {"tests/a.py::test_one": 9}}
+
+
+def test_a_budget_that_a_person_states_outlives_a_run_and_a_stage_of_no_time_has_none() -> None:
+    stages = stages_of([*LINES, "stage\t3\tinstall\t", "stage\t0\twheels\t", "stage\t1604\tall of it\t"])
+    before = Budget({"check": 80, "install": 150, "all of it": 1800}, {})
+    budget = budget_from(written(stages, before))
+    assert budget.stages == {"check": 100, "docs": 30, "install": 150, "all of it": 1800}
 
 
 def test_all_of_the_tests_have_thirty_minutes() -> None:
