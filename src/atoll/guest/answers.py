@@ -52,9 +52,9 @@ _HINT_OF = {
     "service_missing": "`atoll service ls` lists them",
     "no_space": "remove files inside",
 }
-_OLDER = "the sandbox's guest agent is of an older atoll, which cannot do this"
+_OLDER = "the sandbox's guest agent comes from an older atoll, which cannot do this"
 _OLDER_HINT = (
-    "a checkpoint keeps its agent; `suspend(memory=False)` and a use start the sandbox with this one"
+    "a checkpoint keeps its agent; after `suspend(memory=False)`, the next use starts the present one"
 )
 
 

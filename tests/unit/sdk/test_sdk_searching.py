@@ -107,7 +107,7 @@ def test_an_agent_of_an_older_atoll_is_said_to_be_one(supervisor: FakeSupervisor
         lambda: files.chmod("a", 0o700),
         lambda: files.chown("a", "user"),
     ):
-        with pytest.raises(UnsupportedError, match="of an older atoll"):
+        with pytest.raises(UnsupportedError, match="from an older atoll"):
             use()
 
 

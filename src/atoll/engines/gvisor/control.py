@@ -31,7 +31,7 @@ class RefusedCallError(EngineError):
 
 
 class UnknownCallError(RefusedCallError):
-    """The sentry does not know the call: it is of an older engine."""
+    """The sentry does not know the call: it is from an older engine."""
 
 
 class PendingCallError(UnresponsiveError):

@@ -123,7 +123,7 @@ class AsyncFiles(AsyncContents, Part):
             FileMissingError: There is nothing at ``path``.
             FileTakenError: ``to`` is a directory.
             DeadlineError: It takes longer than ``timeout_s``.
-            UnsupportedError: The sandbox's guest agent is of an older atoll.
+            UnsupportedError: The sandbox's guest agent comes from an older atoll.
         """
         check_timeout(timeout_s)
         request = files_request("copy", path, to=to, parents=True, user=user)
@@ -144,7 +144,7 @@ class AsyncFiles(AsyncContents, Part):
         Raises:
             FileMissingError: Nothing has that path.
             FileDeniedError: ``user`` does not own it.
-            UnsupportedError: The sandbox's guest agent is of an older atoll.
+            UnsupportedError: The sandbox's guest agent comes from an older atoll.
         """
         hint = "give permission bits, like 0o644"
         check_number("mode", mode, least=0, most=0o7777, whole=True, hint=hint)
@@ -167,7 +167,7 @@ class AsyncFiles(AsyncContents, Part):
             FileMissingError: Nothing has that path.
             FileDeniedError: ``user`` may not do that.
             InvalidSpecError: There is no such user or group.
-            UnsupportedError: The sandbox's guest agent is of an older atoll.
+            UnsupportedError: The sandbox's guest agent comes from an older atoll.
         """
         check_text("owner", owner)
         request = change_owner(path, owner, recursive=recursive, user=user)
@@ -191,7 +191,7 @@ class AsyncFiles(AsyncContents, Part):
             InvalidSpecError: The pattern is invalid.
             FileMissingError: There is no such directory.
             FileError: More than 100,000 entries match.
-            UnsupportedError: The sandbox's guest agent is of an older atoll.
+            UnsupportedError: The sandbox's guest agent comes from an older atoll.
         """
         check_text("pattern", pattern)
         request = glob_files(path, pattern, hidden=hidden, user=user)
@@ -232,7 +232,7 @@ class AsyncFiles(AsyncContents, Part):
             InvalidSpecError: The pattern or a glob is invalid.
             FileMissingError: Nothing has that path.
             DeadlineError: The search took longer than ``timeout_s``.
-            UnsupportedError: The sandbox's guest agent is of an older atoll.
+            UnsupportedError: The sandbox's guest agent comes from an older atoll.
         """
         check_text("pattern", pattern)
         hint = "give how many matches to return, from 1 to 100,000"

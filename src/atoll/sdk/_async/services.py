@@ -76,7 +76,7 @@ class AsyncServices(Part):
             InvalidSpecError: An argument is invalid, ``user`` is unknown, or there are 64 services already.
             NameTakenError: The sandbox has a service with that name.
             FileMissingError: ``cwd`` is not in the sandbox.
-            UnsupportedError: The sandbox's agent is of an older atoll.
+            UnsupportedError: The sandbox's agent comes from an older atoll.
         """
         timeout_s = options.get("timeout_s", 3600.0)
         program = program_of(
@@ -192,7 +192,7 @@ class AsyncServices(Part):
         decoder = Decoder()
         try:
             left = kept_from((await frames.next()).payload)
-            # an agent of an older atoll does not say how much comes, and does not stop while the service prints
+            # an agent from an older atoll does not say how much comes, and does not stop while the service prints
             left = left or (0 if follow else _KEPT_MOST_BYTES)
             ended = False
             while left > 0 and not ended:

@@ -145,7 +145,7 @@ class Contents:
             FileDeniedError: ``user`` may not write one of the files.
             IsADirectoryInSandboxError: One of the paths is a directory.
             NoSpaceError: The disk is full.
-            UnsupportedError: The sandbox's guest agent is of an older atoll.
+            UnsupportedError: The sandbox's guest agent comes from an older atoll.
         """
         check_kind("files", files, Mapping)
         if mode is not None:

@@ -129,7 +129,7 @@ class Checkpoints:
         """
         disk = self._paths.disk(sandbox.sandbox_id, sandbox.row.disk)
         freezes = await self._freezes(sandbox, disk, copy_most_bytes)
-        # A machine of an older atoll runs in an engine that cannot report when copies may start.
+        # A machine from an older atoll runs in an engine that cannot report when copies may start.
         is_current = sandbox.row.versions.engine == self._programs.current.engine
         on_disk = flushed or freezes or sandbox.row.engine_disk or sandbox.row.state == "suspended"
         if in_memory and is_current and not on_disk:

@@ -42,7 +42,7 @@ class Services:
             InvalidSpecError: The service is invalid, or the sandbox has too many.
             NameTakenError: The sandbox has a service with that name.
             FileMissingError: Its directory is not in the sandbox.
-            UnsupportedError: The sandbox's agent is of an older atoll.
+            UnsupportedError: The sandbox's agent comes from an older atoll.
             StateError: The sandbox was put to sleep meanwhile.
         """
         check_services([spec])

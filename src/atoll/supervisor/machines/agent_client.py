@@ -152,7 +152,7 @@ class Agents:
         """Have the agent kill the biggest program, because the host runs short of memory.
 
         Raises:
-            UnsupportedError: The agent is of an older atoll.
+            UnsupportedError: The agent comes from an older atoll.
             AgentError: It cannot be reached, or its answer is invalid.
             DeadlineError: The agent did not answer in time.
         """
@@ -166,7 +166,7 @@ class Agents:
         With ``hooks``, the guest's hooks run first.
 
         Raises:
-            UnsupportedError: The agent is of an older atoll.
+            UnsupportedError: The agent comes from an older atoll.
             AgentError: The agent's answer is invalid.
             DeadlineError: The agent did not answer in time.
         """
@@ -188,7 +188,7 @@ class Agents:
         """Ask the agent how the services are.
 
         Raises:
-            UnsupportedError: The agent is of an older atoll.
+            UnsupportedError: The agent comes from an older atoll.
             AgentError: The agent's answer is invalid.
             DeadlineError: The agent did not answer in time.
         """

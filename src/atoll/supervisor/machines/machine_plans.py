@@ -54,7 +54,7 @@ class MachinePlans:
             for one in plan.volumes
         )
         binds = (*agent_binds(self._programs, plan.versions), *volumes)
-        # A machine of an older atoll runs in an engine that cannot refer to them.
+        # A machine from an older atoll runs in an engine that cannot refer to them.
         is_current = plan.versions.engine == self._programs.current.engine
         refers = is_current and not plan.engine_disk
         return MachinePlan(
