@@ -229,19 +229,17 @@ func TestWhatMovesWhileItIsMeasuredIsSaid(t *testing.T) {
 }
 
 func TestTheDiskKnowsWhatMovesWhileItIsMeasured(t *testing.T) {
-	kept := Budget
-	defer func() { Budget = kept }()
-	Budget = *newBudget(10, 10)
+	b := newBudget(10, 10)
 	one := namedAt("/", linux.S_IFREG, 2*page)
 	one.inode.fs.opts.interop = InteropModeExclusive
-	moved := Budget.moving(one)
-	Budget.Mark()
-	Budget.Set(10*page, 10, nil)
-	wantLeft(t, &Budget, 7, 9)
+	moved := b.moving(one)
+	b.Mark()
+	b.Set(10*page, 10, nil)
+	wantLeft(t, b, 7, 9)
 	moved()
-	Budget.Mark()
-	Budget.Set(10*page, 10, nil)
-	wantLeft(t, &Budget, 10, 10)
+	b.Mark()
+	b.Set(10*page, 10, nil)
+	wantLeft(t, b, 10, 10)
 }
 
 func TestOfManyFilesWithoutANameTheLargestAreToldOnce(t *testing.T) {
