@@ -106,7 +106,7 @@ func routes() http.Handler {
 	table := process.NewTable()
 	table.Console = os.Stderr
 	guest := &system.System{Root: "/"}
-	memory := &system.MemoryGuard{Root: "/", Console: os.Stderr}
+	memory := system.NewMemoryGuard(os.Stderr)
 	memory.Note = func(pid int, name string, held, used, total int64) func() {
 		kill := process.MemoryKill{PID: pid, Name: name, HeldBytes: held, UsedBytes: used, LimitBytes: total}
 		return table.NoteMemoryKill("/", kill)

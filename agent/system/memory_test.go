@@ -71,6 +71,19 @@ func TestItLooksMoreOftenTheLessIsLeft(t *testing.T) {
 	}
 }
 
+func TestANewLimitIsLookedAtAtOnce(t *testing.T) {
+	guard := NewMemoryGuard(nil)
+	guard.SetLimit(1 << 40)
+	guard.SetLimit(1 << 41) // it waits for nobody
+	go guard.Run()
+	guard.SetLimit(1 << 40)
+	for deadline := time.Now().Add(10 * time.Second); len(guard.limited) > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the guard sleeps on")
+		}
+	}
+}
+
 func TestForTheHostOnlyAProcessThatIsWorthItIsKilled(t *testing.T) {
 	root := t.TempDir()
 	put(t, root, "/proc/8/statm", "40 40 0\n")
