@@ -62,6 +62,9 @@ def test_inside_nothing_tells_that_the_engine_keeps_the_disk(engine_home: Path) 
         sandbox.run("mkdir -p a/b && echo 1 > a/b/c && mv a z && ln z/b/c d && echo 2 >> d").check()
         assert sandbox.files.read("z/b/c") == "1\n2\n"
         assert sandbox.run("python3 -m venv v && v/bin/python -c 'print(6 * 7)'").stdout == "42\n"
+        host = os.statvfs(engine_home)
+        shown = sandbox.run("df -B1 --output=size,used,avail,itotal / | tail -1").check().stdout.split()
+        assert not {str(host.f_blocks * host.f_frsize), str(host.f_files)} & set(shown)
 
 
 def test_sleep_keeps_memory_and_disk(engine_home: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import shutil
 import time
@@ -19,10 +20,24 @@ from atoll import (
     SandboxCrashedError,
     SandboxNotFoundError,
     Snapshots,
+    VolumeMount,
+    Volumes,
 )
 from atoll.host import Home, cgroup_root
 
 pytestmark = pytest.mark.twice
+
+# What `df` shows of what has no limit, in MiB.
+ENDLESS_MIB = 1 << 30
+# All sizes that each mount tells: blocks in bytes, then files.
+MOUNTS = """
+import os
+for line in open("/proc/mounts"):
+    path = line.split()[1]
+    told = os.statvfs(path)
+    blocks = (each * told.f_frsize for each in (told.f_blocks, told.f_bfree, told.f_bavail))
+    print(path, *blocks, told.f_files, told.f_ffree, told.f_favail)
+"""
 
 FORKS = """
 import os, time
@@ -110,8 +125,30 @@ def test_df_shows_the_limit_and_what_is_left_of_it(module_home: Path) -> None:
         sandbox.set_limits(Limits(disk_mib=200))
         until(lambda: _df(sandbox)[0] == 200)
         sandbox.set_limits(Limits(disk_mib=NO_LIMIT))
-        until(lambda: _df(sandbox)[0] >= shutil.disk_usage(module_home).total >> 20)
+        until(lambda: _df(sandbox) == (ENDLESS_MIB, 0, ENDLESS_MIB))
         assert sandbox.stats().limits.disk_mib is None
+
+
+def test_no_mount_tells_how_large_or_full_the_disk_of_the_host_is(module_home: Path) -> None:
+    Volumes.create("wide")
+    mounts: dict[str, str | VolumeMount] = {"/wide": "wide", "/in": VolumeMount("wide", read_only=True)}
+    host = os.statvfs(module_home)
+    with Sandbox.create(volumes=mounts, network="none", limits=Limits(disk_mib=NO_LIMIT)) as sandbox:
+        told = _mounts(sandbox)
+        assert {"/", "/.atoll", "/wide", "/in", "/tmp"} <= told.keys()
+        for sizes in told.values():
+            assert host.f_blocks * host.f_frsize not in sizes
+            assert host.f_files not in sizes
+        endless = ENDLESS_MIB << 20
+        assert told["/"] == told["/wide"] == [endless] * 3 + [endless >> 12] * 3
+        # As with /proc: what has no size is not in the table of `df`.
+        assert told["/.atoll"] == told["/in"] == [0] * 6
+        sandbox.suspend()
+        assert (
+            _mounts(sandbox).items()
+            >= {path: told[path] for path in ("/", "/.atoll", "/wide", "/in")}.items()
+        )
+    Volumes.delete("wide")
 
 
 def test_a_disk_has_a_default_limit_that_holds_in_sleep_and_in_copies_and_leaves_a_tenth_of_the_host_free(
@@ -300,6 +337,12 @@ def _df(sandbox: Sandbox) -> tuple[int, int, int]:
     """MiB of the disk as a program sees it: all, used, left."""
     whole, used, left = sandbox.run("df -m --output=size,used,avail / | tail -1").check().stdout.split()
     return int(whole), int(used), int(left)
+
+
+def _mounts(sandbox: Sandbox) -> dict[str, list[int]]:
+    """The sizes that each mount tells."""
+    lines = sandbox.exec(["python3", "-c", MOUNTS]).check().stdout.splitlines()
+    return {path: [int(size) for size in sizes] for path, *sizes in map(str.split, lines)}
 
 
 def _gone(sandbox_id: str) -> bool:

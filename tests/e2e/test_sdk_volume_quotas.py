@@ -161,6 +161,28 @@ def test_another_quota_counts_at_once_and_one_below_what_is_there_removes_nothin
         until(lambda: accepts(sandbox, "c", 40))
 
 
+def test_df_shows_the_quota_and_what_is_left_of_it_whoever_writes(volume: Path) -> None:
+    def df() -> list[int]:
+        """MiB of the volume as a program sees it: all, used, left."""
+        shown = sandbox.run("df -k --output=size,used,avail /data | tail -1").check().stdout.split()
+        return [round(int(kib) / 1024) for kib in shown]
+
+    with Sandbox.create(volumes={"/data": "data"}, network="none") as sandbox:
+        assert df() == [8, 0, 8]
+        assert write(sandbox, "a", 5) == ""
+        assert df() == [8, 5, 3]
+        Volumes.files("data").write("b", bytes(MIB))
+        until(lambda: df() == [8, 6, 2])
+        sandbox.run("rm /data/a").check()
+        until(lambda: df() == [8, 1, 7])
+        sandbox.suspend()
+        assert df() == [8, 1, 7]
+        Volumes.set_quota("data", 32)
+        until(lambda: df() == [32, 1, 31])
+        Volumes.set_quota("data", None)
+        until(lambda: df() == [1 << 30, 0, 1 << 30])
+
+
 def test_several_that_write_share_it_and_each_may_use_what_is_left(volume: Path) -> None:
     with Sandbox.create(volumes={"/data": "data"}, network="none") as one, one.fork()[0] as other:
         loop = (

@@ -91,12 +91,14 @@ class VolumeRoom(msgspec.Struct, frozen=True):
     """How many bytes a guest may add to a volume, and how many all that write to it may add together.
 
     With ``sure``, nobody added anything while the volume was measured. What was added then counts twice if it was
-    measured too, so another measurement may find more.
+    measured too, so another measurement may find more. ``quota_bytes`` is what the volume may have altogether: programs
+    see it as the size of the mount.
     """
 
     size_bytes: int
     left_bytes: int
     sure: bool = True
+    quota_bytes: int = 0
 
 
 class VolumeUse(msgspec.Struct, frozen=True):

@@ -127,6 +127,9 @@ async def test_what_is_left_of_a_quota_is_divided_among_those_that_may_write(har
         await harness.until(lambda: rooms_of(harness, one) == {"/data": 5})
         await harness.ask("PUT", "/v1/volumes/data/quota", {"quota_mib": 22})
         await harness.until(lambda: rooms_of(harness, one) == {"/data": 15})
+        told = harness.machine_of(one["sandbox_id"]).rooms
+        assert told is not None
+        assert told["/data"].quota_bytes == 22 << 20
         assert rooms_of(harness, reader) is None
         assert (await harness.ask("POST", f"/v1/sandboxes/{one['sandbox_id']}/suspend")).status == 200
         assert (await harness.ask("POST", f"/v1/sandboxes/{one['sandbox_id']}/resume")).status == 200

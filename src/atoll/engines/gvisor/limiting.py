@@ -127,7 +127,12 @@ async def limit_volumes(
     """
     fds = [] if event_fd is None else [event_fd]
     told = {
-        path: {"Bytes": room.size_bytes, "Left": room.left_bytes, "Sure": room.sure}
+        path: {
+            "Bytes": room.size_bytes,
+            "Left": room.left_bytes,
+            "Sure": room.sure,
+            "Quota": room.quota_bytes,
+        }
         for path, room in rooms.items()
     }
     await control.call("containerManager.SetVolumeRooms", {"Rooms": told}, fds=fds)

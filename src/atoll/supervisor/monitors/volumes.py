@@ -103,14 +103,16 @@ class _Measured:
 
     Attributes:
         volume_id: The volume.
-        left_bytes: What it says is left.
+        quota_bytes: The volume's quota.
+        used_bytes: What the measurement says is in the volume.
         uses: What guests say that it may have missed, by their mounts.
         silent: Guests that may write and have not said it.
         last: What silent guests that only read said the last time. They may keep files, and move none.
     """
 
     volume_id: str
-    left_bytes: int
+    quota_bytes: int
+    used_bytes: int
     uses: dict[_Guest, dict[str, VolumeUse]]
     silent: list[_Guest]
     last: list[VolumeUse]
@@ -142,7 +144,8 @@ class _Measured:
     def room_bytes(self) -> int:
         """What all guests that are not silent may add together. It is below 0 if there is too much."""
         silent = (each for each in self.silent if not each.running.gone.is_set())
-        room_bytes = self.left_bytes - sum(each.parts_bytes.get(self.volume_id, 0) for each in silent)
+        room_bytes = self.quota_bytes - self.used_bytes
+        room_bytes -= sum(each.parts_bytes.get(self.volume_id, 0) for each in silent)
         room_bytes -= sum(use.added_bytes + use.held_bytes for use in self.missed) + sum(
             self.nameless.values()
         )
@@ -281,18 +284,18 @@ class VolumeMonitor:
             lambda each: each.machine.mark_volumes(each.targets[volume_id]),
         )
         try:
-            left_bytes, took_s = await asyncio.to_thread(self._left_bytes, volume_id)
+            quota_bytes, used_bytes, took_s = await asyncio.to_thread(self._use, volume_id)
         except OSError as error:
             _log.warning("the volume %s cannot be measured now: %s", volume_id, error)
             watched.wanted.set()
             return _AGAIN_S
-        if left_bytes is None:
+        if quota_bytes is None:
             rooms = dict.fromkeys(marked, VolumeRoom(_ENDLESS_BYTES, _ENDLESS_BYTES))
             silent = [each for each in first if each.writes(volume_id) and each not in marked]
         else:
             # Those that came meanwhile may have moved what was not measured yet.
             asked = [each for each in first if each in marked or not each.writes(volume_id)]
-            measured = await self._measured(volume_id, left_bytes, asked + came, first + came)
+            measured = await self._measured(volume_id, quota_bytes, used_bytes, asked + came, first + came)
             rooms, silent = _divided(measured, watched.nameless), measured.silent
             watched.nameless = frozenset(measured.nameless)
             waiting = (each for each in measured.uses if each.writes(volume_id) and each not in rooms)
@@ -307,7 +310,7 @@ class VolumeMonitor:
         return max(_LEAST_S, took_s / _SHARE, min(_ASKED_PAUSE_MOST_S, len(first) * _ASKED_S / _SHARE))
 
     async def _measured(
-        self, volume_id: str, left_bytes: int, asked: list[_Guest], guests: list[_Guest]
+        self, volume_id: str, quota_bytes: int, used_bytes: int, asked: list[_Guest], guests: list[_Guest]
     ) -> _Measured:
         """Ask guests what a measurement may have missed."""
         uses = dict[_Guest, dict[str, VolumeUse]]()
@@ -326,9 +329,8 @@ class VolumeMonitor:
             if not each.writes(volume_id) and not each.running.gone.is_set()
             for use in each.uses.get(volume_id, {}).values()
         ]
-        return _Measured(
-            volume_id, left_bytes, uses, [each for each in silent if each.writes(volume_id)], last
-        )
+        writers = [each for each in silent if each.writes(volume_id)]
+        return _Measured(volume_id, quota_bytes, used_bytes, uses, writers, last)
 
     async def _reached(self, guests: list[_Guest], tell: Callable[[_Guest], Awaitable[None]]) -> list[_Guest]:
         """Tell all, and return those that could be told. One that hangs keeps the others waiting for a moment."""
@@ -363,17 +365,17 @@ class VolumeMonitor:
         else:
             self._forget(guest)  # its engine is too old
 
-    def _left_bytes(self, volume_id: str) -> tuple[int | None, float]:
-        """What is left of its quota, if it has one, and how many seconds of a processor that took. Blocks."""
+    def _use(self, volume_id: str) -> tuple[int | None, int, float]:
+        """Its quota, if it has one, then what is in it, and how many seconds of a processor that took. Blocks."""
         began_s = time.thread_time()
         try:
             quota_mib = self._volumes.get(volume_id).quota_mib
         except VolumeNotFoundError:
             quota_mib = 0
         if quota_mib is None:
-            return None, 0.0
+            return None, 0, 0.0
         used_bytes = tree_use(self._paths.volume_data(volume_id)).size_bytes
-        return (quota_mib << 20) - used_bytes, time.thread_time() - began_s
+        return quota_mib << 20, used_bytes, time.thread_time() - began_s
 
 
 def _divided(measured: _Measured, known: frozenset[tuple[int, int]]) -> dict[_Guest, VolumeRoom]:
@@ -403,7 +405,10 @@ def _divided(measured: _Measured, known: frozenset[tuple[int, int]]) -> dict[_Gu
     spare_bytes = min(spare_bytes, _SPARE_BYTES if room_bytes < _PLENTY_BYTES else _LARGE_SPARE_BYTES)
     part_bytes = (room_bytes - others * spare_bytes) // max(1, sum(mounts[each] for each in asking))
     return {
-        each: VolumeRoom(part_bytes if each in asking else spare_bytes, room_bytes, sure) for each in mounts
+        each: VolumeRoom(
+            part_bytes if each in asking else spare_bytes, room_bytes, sure, measured.quota_bytes
+        )
+        for each in mounts
     }
 
 

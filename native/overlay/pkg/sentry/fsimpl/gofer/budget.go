@@ -17,8 +17,6 @@ const (
 	budgetPatience  = 3 * time.Second
 	budgetMostPages = 1 << 40
 	budgetEndless   = 1 << 60
-	// budgetTold is how long somebody waits who asks what is left after something was given up.
-	budgetTold = 100 * time.Millisecond
 	// budgetUnasked is the most that is written before the host is asked again how much it has free.
 	budgetUnasked = 16 << 20
 )
@@ -180,50 +178,6 @@ func (b *diskBudget) renew() {
 // Lift ends all limiting.
 func (b *diskBudget) Lift() {
 	b.Allow(0, 0)
-}
-
-// tell makes of what the host says of its disk what holds for the guest.
-func (b *diskBudget) tell(statfs *linux.Statfs) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.mostBytes == 0 {
-		return
-	}
-	available := hostRoom(statfs, b.keepFree)
-	left, files := max(b.bytes, 0), max(b.files, 0)
-	if b.mostBytes < budgetEndless {
-		statfs.BlockSize, statfs.FragmentSize = hostarch.PageSize, hostarch.PageSize
-		statfs.Blocks = uint64(b.mostBytes) / hostarch.PageSize
-		statfs.BlocksFree = uint64(left) / hostarch.PageSize
-		statfs.BlocksAvailable = uint64(min(left, available)) / hostarch.PageSize
-	}
-	// Each file takes a page at least.
-	most := min(b.mostFiles, b.mostBytes/hostarch.PageSize)
-	statfs.Files = uint64(most)
-	statfs.FilesFree = uint64(min(most, files, left/hostarch.PageSize))
-}
-
-// settle has what was given up measured, if that takes but a moment.
-func (b *diskBudget) settle() {
-	renewed := b.remeasured()
-	if renewed == nil {
-		return
-	}
-	select {
-	case <-renewed:
-	case <-time.After(budgetTold):
-	}
-}
-
-// remeasured asks for a measuring if something was given up, and returns a channel to wait on.
-func (b *diskBudget) remeasured() chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.event == nil || b.mostBytes == 0 || (!b.awaited && !b.freed.Load()) {
-		return nil
-	}
-	b.ask()
-	return b.awaitRenewal()
 }
 
 // awaitRenewal returns a channel that is closed when the budget is renewed.

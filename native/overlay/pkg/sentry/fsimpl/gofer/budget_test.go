@@ -225,24 +225,3 @@ func TestRoomOfTheHostIsWhatIsAboveItsShare(t *testing.T) {
 		t.Errorf("hostRoom of an odd file system = %d", got)
 	}
 }
-
-func TestTheGuestIsToldOfItsLimitNotOfTheHost(t *testing.T) {
-	b := newBudget(100, 50)
-	wantTaken(t, b, 30, 10)
-	told := linux.Statfs{BlockSize: 4096, Blocks: 1 << 20, BlocksFree: 1 << 19, BlocksAvailable: 1 << 19}
-	b.tell(&told)
-	if told.Blocks != 100 || told.BlocksFree != 70 || told.BlocksAvailable != 70 || told.Files != 50 || told.FilesFree != 40 {
-		t.Errorf("told %+v", told)
-	}
-	full := linux.Statfs{BlockSize: 4096, Blocks: 1000, BlocksAvailable: 120}
-	b.KeepFree(10)
-	b.tell(&full)
-	if full.BlocksFree != 70 || full.BlocksAvailable != 20 {
-		t.Errorf("on a full host told %+v", full)
-	}
-	b.Allow(page, 1) // Less than there is.
-	b.tell(&told)
-	if told.BlocksFree != 0 || told.FilesFree != 0 {
-		t.Errorf("above the limit told %+v", told)
-	}
-}

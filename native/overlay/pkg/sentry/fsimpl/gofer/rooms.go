@@ -46,11 +46,12 @@ type volumeRooms struct {
 }
 
 // Room is what may be added to a mount: Bytes by this guest, of Left by all guests. It is Sure when nobody added anything while
-// it was measured: what was added then may have been measured too.
+// it was measured: what was added then may have been measured too. Quota is what may be on the mount altogether.
 type Room struct {
 	Bytes int64
 	Left  int64
 	Sure  bool
+	Quota int64
 }
 
 // RoomUse is what a measuring of a mount may not have seen. All numbers are bytes, and at most budgetEndless.
@@ -79,6 +80,7 @@ type room struct {
 	told bool
 	// sure is set when nothing was added while it was measured.
 	sure       bool
+	quotaBytes int64
 	bytes      int64
 	leftBytes  int64
 	lowBytes   int64
@@ -191,6 +193,7 @@ func (r *volumeRooms) Set(rooms map[string]Room, event *fd.FD) {
 		one.bytes = bounded(bounded(told.Bytes) - one.sinceBytes)
 		one.leftBytes = bounded(bounded(told.Left) - one.sinceBytes)
 		one.lowBytes = one.bytes / 2
+		one.quotaBytes = max(0, bounded(told.Quota))
 	}
 	r.limited.Store(slices.ContainsFunc(slices.Collect(maps.Values(r.rooms)), (*room).isLimited))
 	if event != nil {
@@ -277,17 +280,27 @@ func (r *volumeRooms) tryTake(path string, bytes int64) (one *room, renewed chan
 		return one, nil, 0, nil
 	}
 	isFull := one.told && one.sure && bytes > one.leftBytes
-	if isFull && one.freedBefore == r.freed.Load() && time.Since(one.markedAt) < roomFresh {
+	if isFull && r.isFresh(one) {
 		return one, nil, 0, linuxerr.ENOSPC
 	}
 	r.ask()
+	if !one.told {
+		return one, r.awaitRenewal(), untoldPatience, nil
+	}
+	return one, r.awaitRenewal(), budgetPatience, nil
+}
+
+// isFresh returns whether another measuring now would hardly find anything else.
+func (r *volumeRooms) isFresh(one *room) bool {
+	return one.freedBefore == r.freed.Load() && time.Since(one.markedAt) < roomFresh
+}
+
+// awaitRenewal returns a channel that is closed when rooms are told.
+func (r *volumeRooms) awaitRenewal() chan struct{} {
 	if r.renewed == nil {
 		r.renewed = make(chan struct{})
 	}
-	if !one.told {
-		return one, r.renewed, untoldPatience, nil
-	}
-	return one, r.renewed, budgetPatience, nil
+	return r.renewed
 }
 
 // moving notes that d gets another name, or one more, until done is called.

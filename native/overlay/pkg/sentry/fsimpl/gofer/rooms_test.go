@@ -31,7 +31,7 @@ func wantNoRoom(t *testing.T, r *volumeRooms, path string, pages int64) {
 func tell(r *volumeRooms, path string, pages int64) {
 	use := r.Use([]string{path})[path]
 	left := pages*page - use.Added
-	r.Set(map[string]Room{path: {left, left, use.Added == 0}}, nil)
+	r.Set(map[string]Room{path: {left, left, use.Added == 0, 0}}, nil)
 }
 
 func TestWithoutALimitAnythingMayBeAdded(t *testing.T) {
@@ -140,7 +140,7 @@ func TestWhatIsAddedAfterAMeasuringIsTakenOffWhatIsTold(t *testing.T) {
 		t.Errorf("%+v, want that 2 pages were added and 8 are left", use)
 	}
 	wantRoom(t, r, "/data", 3)
-	r.Set(map[string]Room{"/data": {8 * page, 8 * page, true}}, nil)
+	r.Set(map[string]Room{"/data": {8 * page, 8 * page, true, 0}}, nil)
 	if left := r.rooms["/data"].bytes; left != 5*page {
 		t.Errorf("%d bytes are left, want %d", left, 5*page)
 	}
@@ -152,7 +152,7 @@ func TestWhatWasAddedBeyondWhatIsToldIsOwed(t *testing.T) {
 	r.Mark([]string{"/data"})
 	r.Use([]string{"/data"})
 	wantRoom(t, r, "/data", 3)
-	r.Set(map[string]Room{"/data": {page, page, true}}, nil)
+	r.Set(map[string]Room{"/data": {page, page, true, 0}}, nil)
 	if use := r.Use([]string{"/data"})["/data"]; use.Bytes != -2*page {
 		t.Errorf("%+v, want that two pages are owed", use)
 	}
@@ -165,7 +165,7 @@ func TestARoomIsWithinBoundsWhateverIsTold(t *testing.T) {
 	r.Use([]string{"/data"})
 	wantRoom(t, r, "/data", 2)
 	least, most := int64(math.MinInt64), int64(math.MaxInt64)
-	r.Set(map[string]Room{"/data": {least, least, true}, "/other": {most, most, true}}, nil)
+	r.Set(map[string]Room{"/data": {least, least, true, 0}, "/other": {most, most, true, 0}}, nil)
 	if here, there := r.rooms["/data"].bytes, r.rooms["/other"].bytes; here != -budgetEndless || there != budgetEndless {
 		t.Errorf("%d and %d bytes are left", here, there)
 	}
@@ -180,7 +180,7 @@ func TestAMountWithoutALimitIsCountedWhileItIsMeasured(t *testing.T) {
 	if use := r.Use([]string{"/data"})["/data"]; use.Added != page<<30 {
 		t.Errorf("%d bytes were added, want %d", use.Added, int64(page<<30))
 	}
-	r.Set(map[string]Room{"/data": {budgetEndless, budgetEndless, true}}, nil)
+	r.Set(map[string]Room{"/data": {budgetEndless, budgetEndless, true, 0}}, nil)
 	if r.limited.Load() {
 		t.Error("it is limited, though there is room without an end")
 	}
@@ -216,7 +216,7 @@ func TestWhatMovesWhileItIsMeasuredIsSaid(t *testing.T) {
 	}
 	// Nothing can be missed any more of what moves now.
 	defer Budget.moving(namedAt("/data", linux.S_IFREG, 9*page))()
-	Rooms.Set(map[string]Room{"/data": {5 * page, 5 * page, true}}, nil)
+	Rooms.Set(map[string]Room{"/data": {5 * page, 5 * page, true, 0}}, nil)
 	if left := Rooms.rooms["/data"].bytes; left != 5*page {
 		t.Errorf("%d bytes are left, want %d", left, 5*page)
 	}
@@ -308,7 +308,7 @@ func TestWhatWasGivenUpIsWaitedFor(t *testing.T) {
 
 func TestWhatOthersHaveBeenGivenIsAskedFor(t *testing.T) {
 	r := &volumeRooms{}
-	r.Set(map[string]Room{"/data": {0, 5 * page, true}}, nil)
+	r.Set(map[string]Room{"/data": {0, 5 * page, true, 0}}, nil)
 	wantNoRoom(t, r, "/data", 6)
 	taken := make(chan error)
 	go func() { taken <- r.take("/data", 5) }()
@@ -346,11 +346,11 @@ func TestWhoeverTakesOverIsAskedToo(t *testing.T) {
 	later := event()
 	defer later.Close()
 	r := &volumeRooms{}
-	r.Set(map[string]Room{"/data": {10 * page, 10 * page, true}}, event())
+	r.Set(map[string]Room{"/data": {10 * page, 10 * page, true, 0}}, event())
 	r.Mark([]string{"/data"})
 	wantRoom(t, r, "/data", 6) // asks the one before
 	r.Use([]string{"/data"})
-	r.Set(map[string]Room{"/data": {4 * page, 4 * page, true}}, later)
+	r.Set(map[string]Room{"/data": {4 * page, 4 * page, true, 0}}, later)
 	wantRoom(t, r, "/data", 3)
 	var buffer [8]byte
 	if _, err := unix.Read(later.FD(), buffer[:]); err != nil {
@@ -364,7 +364,7 @@ func TestWhatWasWaitedUntilItWasToldDoesNotCount(t *testing.T) {
 	taken := make(chan error)
 	go func() { taken <- r.take("/data", 5) }()
 	time.Sleep(budgetPatience + 100*time.Millisecond)
-	r.Set(map[string]Room{"/data": {page, 5 * page, true}}, nil)
+	r.Set(map[string]Room{"/data": {page, 5 * page, true, 0}}, nil)
 	time.Sleep(20 * time.Millisecond)
 	r.Mark([]string{"/data"})
 	tell(r, "/data", 5)
@@ -388,7 +388,7 @@ func TestRoomsAskBeforeAllIsUsed(t *testing.T) {
 			t.Errorf("asked: %v, want %v", err == nil, want)
 		}
 	}
-	r.Set(map[string]Room{"/data": {10 * page, 10 * page, true}}, event)
+	r.Set(map[string]Room{"/data": {10 * page, 10 * page, true, 0}}, event)
 	wantRoom(t, r, "/data", 5)
 	wantAsked(false)
 	wantRoom(t, r, "/data", 1)
