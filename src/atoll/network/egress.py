@@ -237,28 +237,33 @@ class Egress:
             return Verdict("deny", reason=f"{destination.port} is not a port")
         return self._of(None, destination.address, destination.port)
 
-    def _internet(self, address: str) -> Verdict:
+    def _internet(self, address: str, name: str | None) -> Verdict:
         why = closed(plain(address))
         if why is None and self._outside.owns(address):
             why = _THIS_HOST
-        return _ALLOWED if why is None else Verdict("deny", reason=f"{address} is {why}")
+        return _ALLOWED if why is None else Verdict("deny", reason=f"{_place(address, name)} is {why}")
 
     async def _public(self, name: str) -> tuple[Verdict, str]:
         try:
             address = (await self._outside.resolver.addresses(name))[0]
         except ResolveError as error:
             return Verdict("deny", reason=str(error)), ""
-        return self._internet(address), address
+        return self._internet(address, name), address
 
     def _of(self, name: str | None, address: str, port: int) -> Verdict:
         if self.judge is None:
-            return self._internet(address)
+            return self._internet(address, name)
         verdict = self.judge.connection(name, address, port)
         if verdict.action in ("deny", "unplug") or is_internal(name):
             return verdict
         if self._outside.owns(address):
-            return Verdict("deny", verdict.rule, reason=f"{address} is {_THIS_HOST}")
+            return Verdict("deny", verdict.rule, reason=f"{_place(address, name)} is {_THIS_HOST}")
         return verdict
+
+
+def _place(address: str, name: str | None) -> str:
+    """What a refusal calls an address. Who asked by name is not told it."""
+    return address if name is None else f"{name} leads to an address that"
 
 
 def _forget(_: object) -> None:

@@ -22,7 +22,7 @@ import dns.rrset
 from atoll.network.egress import Egress
 from atoll.network.names import SYNTHETIC
 from atoll.network.resolver import ResolveError, Resolver
-from atoll.policy import Verdict, is_internal, plain_host
+from atoll.policy import Verdict, closed, is_internal, plain, plain_host
 
 _TTL_S = 60
 # What a guest may learn about an allowed name beside its address. Answers are the nameserver's own.
@@ -114,7 +114,9 @@ class NamedAnswers:
         if self._may_resolve(name):
             addresses = await self._resolver.addresses(name)
             if not any(self._egress.may_lead_to(name, address) for address in addresses):
-                why = f"it leads to {addresses[0]}, which no rule opens"
+                # Without the address: a guest learns nothing of the host's network by asking for its names.
+                kind = closed(plain(addresses[0]))
+                why = f"it leads to an address that {f'is {kind} and that ' if kind else ''}no rule opens"
                 return self._refuse(reply, name, "A", Verdict("deny", reason=why))
         address = self._egress.names.address_of(name)
         if address is None:

@@ -97,7 +97,9 @@ async def _address_of(
         why = "this host" if own else closed(plain(address))
         if why is None or (names_address if own else within)(address, proxy.addresses):
             return address
-        refusals.append(f"it is at {address}, which is {why}")
+        # Who gave a name is not told where it leads.
+        place = f"at {address}, which" if plain_host(host) is None else "at an address that"
+        refusals.append(f"it is {place} is {why}")
     raise ProxyError(f"{refusals[0]}, and its `addresses` do not open it")
 
 

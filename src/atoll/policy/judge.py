@@ -151,7 +151,9 @@ class Judge:
         found = index.named(text) & index.at_ports(port, port) & index.at_address(parsed, closed=not is_open)
         if text is not None and self._passed.of(text):
             found &= ~index.inspects
-        hard = f"{address} is {why_closed}" if why_closed else ""
+        # Who asks by name is not told the address: the names of the host's network would tell its layout.
+        place = address if text is None else f"{text} leads to an address that"
+        hard = f"{place} is {why_closed}" if why_closed else ""
         return self._verdict(_until(found, ~index.inspects), f"{text or address}:{port}", hard=hard)
 
     def _unresolved(self, name: str, port: int) -> Verdict:

@@ -94,6 +94,23 @@ def test_no_rule_opens_the_hosts_own_addresses(
 
 
 @pytest.mark.anyio
+async def test_who_names_a_proxy_is_not_told_to_which_private_address_it_leads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def leads_inside(*_: object) -> list[str]:
+        return ["10.11.12.13"]
+
+    resolver = Resolver(list)
+    monkeypatch.setattr(resolver, "addresses", leads_inside)
+    proxy = UpstreamProxy(url="http://proxy.corp.example:3128")
+    with pytest.raises(
+        ProxyError, match="it is at an address that is private, and its `addresses`"
+    ) as refused:
+        await connect_through(proxy, "example.com", 443, resolver=resolver, is_own=is_this_host)
+    assert "10.11.12.13" not in str(refused.value)
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::ffff:127.0.0.1]", "0.0.0.0", "127.8.8.8"])
 async def test_a_range_opens_no_proxy_on_this_host(host: str) -> None:
     proxy = UpstreamProxy(url=f"http://{host}:1", addresses=("0.0.0.0/0", "127.0.0.0/8"))

@@ -12,15 +12,16 @@ import dns.flags
 import dns.message
 import dns.rcode
 import dns.rdatatype
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from atoll.network.egress import Egress, Outside
+from atoll.network.egress import Destination, Egress, Outside
 from atoll.network.names import NameTable
 from atoll.network.naming import NamedAnswers
 from atoll.network.resolver import Resolver
 from atoll.policy import Canaries, Verdict, policy_of
-from atoll.types import EgressPolicy, Policy
+from atoll.types import EgressDecision, EgressPolicy, Policy
 
 FUZZ = settings(
     deadline=None, max_examples=300, suppress_health_check=list(HealthCheck), derandomize=True, database=None
@@ -132,6 +133,49 @@ def test_a_refusal_says_why_to_those_who_can_hear_it() -> None:
     assert told("example.com", use_edns=0) == (0, [])
     longest = ".".join(["x" * 63] * 3 + ["y" * 59])
     assert told(longest, use_edns=0)[1][0][1].startswith("no rule allows xxx")
+
+
+class _LeadsInside(Resolver):
+    """A resolver of a network in which each name leads to the same address."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(_Nobody())
+        self._leads_to = address
+
+    async def addresses(self, name: str) -> list[str]:
+        return [self._leads_to]
+
+
+@pytest.mark.parametrize("address", ["10.11.12.13", "fd00::12:13", "203.0.113.14"])
+def test_who_asks_for_a_name_is_told_that_it_leads_inside_and_not_to_which_address(address: str) -> None:
+    resolver = _LeadsInside(address)
+    egress = Egress(NameTable(Path("/dev/null")), Outside(resolver, lambda own: own == "203.0.113.14"))
+    decisions: list[EgressDecision] = []
+    egress.watch(decisions.append, lambda _: None)
+    name = "wiki.corp.example"
+    dialled = egress.names.address_of(name)
+    assert dialled is not None
+    there = egress.destination(dialled, 443)
+    reasons = []
+    for policy in (None, Policy.allow("*"), Policy(mode="observe")):
+        egress.set(policy)
+        reasons.append(asyncio.run(egress.decide(there))[0].reason)
+        reasons.append(egress.again(there, address).reason)
+    egress.set(Policy.allow("*"))
+    query = dns.message.make_query(name, "A", use_edns=0)
+    wire = asyncio.run(NamedAnswers(egress, resolver).answer(query.to_wire()))
+    assert wire is not None
+    answer = dns.message.from_wire(wire)
+    reasons += [option.text or "" for option in answer.options if isinstance(option, dns.edns.EDEOption)]
+    reasons += [decision.reason for decision in decisions]
+    assert reasons
+    assert {reason for reason in reasons if address in reason} == set()
+    assert all("leads to an address that is" in reason for reason in reasons), reasons
+    # who knows the address is told why it is shut
+    egress.set(None)
+    by_address = egress.at_once(Destination(None, address, 443))
+    assert by_address is not None
+    assert by_address.reason.startswith(f"{address} is ")
 
 
 def test_the_name_of_a_sandbox_is_asked_of_nobody_also_when_the_rules_are_gone() -> None:

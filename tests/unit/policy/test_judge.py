@@ -70,7 +70,7 @@ def test_a_refusal_names_the_rule_and_the_destination() -> None:
 def test_an_allowed_name_does_not_lead_to_an_address_that_is_not_public(address: str) -> None:
     told = verdict(of(Rule(hosts=("a.example",)), Rule()), "a.example", address)
     assert told.action == "deny"
-    assert told.reason == f"{address} is {closed(plain(address))}"
+    assert told.reason == f"a.example leads to an address that is {closed(plain(address))}"
 
 
 def test_a_rule_with_a_range_opens_that_range_and_nothing_beside_it() -> None:
