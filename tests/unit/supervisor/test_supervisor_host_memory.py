@@ -260,3 +260,18 @@ async def test_a_paused_one_is_put_to_sleep_for_what_is_to_start(harness: Harnes
     sandbox = harness.system.registry.sandbox(made["sandbox_id"])
     await harness.until(lambda: sandbox.row.state == "suspended")
     assert (await harness.ask("GET", "/v1/memory")).json["kept_free_bytes"] == 1024 * MIB
+
+
+@with_host
+async def test_a_guest_that_has_shrunk_since_it_was_read_is_not_ended(harness: Harness, host: Host) -> None:
+    sandbox_id = (await harness.create())["sandbox_id"]
+    row = harness.system.registry.sandbox(sandbox_id)
+    watch, machine = harness.system.host_memory, harness.machine_of(sandbox_id)
+    watch._way.read({sandbox_id: 400 * MIB}, 0.0)
+    machine.memory_used_bytes = 3 * MIB
+    watch._kill(Victim(sandbox_id, "guest"))
+    assert row.running is not None and row.running.reason is None
+    machine.memory_used_bytes = 400 * MIB
+    watch._kill(Victim(sandbox_id, "guest"))
+    await harness.until(lambda: row.row.state == "crashed")
+    assert "held 400 MiB" in (row.row.reason or "")

@@ -75,6 +75,10 @@ class GivingWay:
             self._tried_s[victim.sandbox_id] = self._acted_s = now_s
         return victim
 
+    def has_shrunk(self, sandbox_id: str, size_bytes: int) -> bool:
+        """Whether a sandbox has given memory back since it was read, and so may be the wrong one."""
+        return size_bytes < self._now.get(sandbox_id, 0) - _GROWTH_BYTES
+
     def worked(self, now_s: float) -> None:
         """Note that the last step has killed something just now."""
         self._acted_s = now_s

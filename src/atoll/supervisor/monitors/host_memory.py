@@ -181,11 +181,16 @@ class HostMemoryMonitor:
         running = sandbox.running
         if running is None or running.leaving:
             return
+        held_bytes = memory_bytes(running.machine) or 0
+        if self._way.has_shrunk(victim.sandbox_id, held_bytes):
+            # Its biggest program has ended since, perhaps by the last step.
+            self._read_again_s = 0.0
+            self._way.in_vain()
+            return
         if victim.how == "program":
             self._asking = self._tasks.spawn(self._kill_program(sandbox, running))
             return
-        held_mib = (memory_bytes(running.machine) or 0) // _MIB
-        running.reason = f"the host ran short of memory, of which it held {held_mib:,} MiB"
+        running.reason = f"the host ran short of memory, of which it held {held_bytes // _MIB:,} MiB"
         self._tell(sandbox.sandbox_id, f"ended: {running.reason}")
         _log.warning("sandbox %s is ended: %s", sandbox.sandbox_id, running.reason)
         self._tasks.spawn(running.machine.kill())
