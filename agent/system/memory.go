@@ -23,8 +23,8 @@ const (
 	reserveShare = 16
 	reserveMost  = 3
 	// fillRate is how many bytes a second a guest takes at the most.
-	fillRate   = 4 << 30
-	lookOften  = 10 * time.Millisecond
+	fillRate  = 4 << 30
+	lookOften = 10 * time.Millisecond
 	// lookSeldom bounds how long a limit may be wrong that the guard was not told of. Each look wakes an idle guest, which
 	// takes about 3 ms of its host's processor.
 	lookSeldom = 10 * time.Second
