@@ -62,7 +62,8 @@ async def test_the_newest_snapshot_comes_back_without_a_use_and_the_info_says_ho
     assert 240 <= told["age_s"] < 241
     log = (await harness.ask("GET", f"{one}/logs")).json["text"]
     assert "went back to its newest snapshot, 240 s old" in log
-    # The next use is told of it, once.
+    # The next use is told of it, once. It runs a moment before that is noted.
+    await harness.until(lambda: sandbox.untold is not None)
     assert sandbox.untold == sandbox.row.recovered
     answers = []
     with patch.object(FakeLink, "dial", dialled, create=True):
