@@ -329,6 +329,13 @@ def test_root_and_other_users_are_at_home_in_their_own_homes(sandbox: Sandbox) -
         sandbox.files.read("/root/secret")
 
 
+def test_a_listing_shows_what_the_user_may_not_read_without_an_error(sandbox: Sandbox) -> None:
+    listed = sandbox.exec(["ls", "-l", "/", "/etc"])
+    assert listed.stderr == ""
+    assert " root\n" in listed.stdout
+    assert "shadow" in listed.stdout
+
+
 def test_a_search_path_that_a_profile_extends_is_used(sandbox: Sandbox) -> None:
     sandbox.run(
         "mkdir -p tools/bin; printf '#!/bin/sh\necho tool\n' >tools/bin/atool; chmod +x tools/bin/atool"
