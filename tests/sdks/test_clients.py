@@ -41,6 +41,10 @@ UNCALLED = _LOCAL | _OTHER_IMAGES
 BOTH_UNCALLED = {f"{face}{name}" for name in UNCALLED for face in ("", "async ")}
 
 
+# Each runs all cases of an SDK: minutes, and several times as many on a busy host.
+pytestmark = pytest.mark.timeout(1800)
+
+
 @pytest.fixture(scope="module")
 def plain(module_home: Path) -> Iterator[Server]:
     """A server that speaks plain http."""
