@@ -23,11 +23,11 @@ const (
 	reserveShare = 16
 	reserveMost  = 3
 	// fillRate is how many bytes a second a guest takes at the most.
-	fillRate  = 4 << 30
-	lookOften = 10 * time.Millisecond
-	// lookSeldom bounds how long a limit may be wrong that the guard was not told of. Each look wakes an idle guest, which
-	// takes about 3 ms of its host's processor.
+	fillRate   = 4 << 30
+	lookOften  = 10 * time.Millisecond
 	lookSeldom = 10 * time.Second
+	// awaitMemory is an option of prctl that only the kernel of our engine has, see native/patches/await-memory.
+	awaitMemory = 0x61746f6c
 	// biggestShare is what a process must hold of all that is used to be killed for it.
 	biggestShare = 20
 	// worthIt is what a process must hold to be killed for the host.
@@ -46,6 +46,8 @@ type MemoryGuard struct {
 	// says that the host ran short of memory.
 	Note  func(pid int, name string, held, used, total int64) (forget func())
 	limit atomic.Int64
+	// await blocks until more than mark bytes may be used, or earlier; false says that the kernel cannot tell.
+	await func(mark int64) bool
 	// limited wakes Run when the limit has changed.
 	limited chan struct{}
 
@@ -56,7 +58,7 @@ type MemoryGuard struct {
 
 // NewMemoryGuard makes the guard of this guest. It writes to the console which programs it killed.
 func NewMemoryGuard(console io.Writer) *MemoryGuard {
-	return &MemoryGuard{Root: "/", Console: console, limited: make(chan struct{}, 1)}
+	return &MemoryGuard{Root: "/", Console: console, await: awaitUse, limited: make(chan struct{}, 1)}
 }
 
 // SetLimit says how much memory the guest may use, in bytes; 0 leaves that to what its kernel says.
@@ -68,8 +70,10 @@ func (g *MemoryGuard) SetLimit(bytes int64) {
 	}
 }
 
-// Run guards for ever. How often it looks depends on how much is left.
+// Run guards for ever. While there is room it sleeps until the kernel wakes it. Else how often it looks depends on how much is
+// left: in the last stretch, while programs have much that they do not use, and where the kernel cannot wake it.
 func (g *MemoryGuard) Run() {
+	wakes := true
 	for {
 		used, total, ok := g.use()
 		if !ok {
@@ -86,8 +90,37 @@ func (g *MemoryGuard) Run() {
 		select {
 		case <-time.After(pause(left)):
 		case <-g.limited:
+			continue
+		}
+		if mark := g.mark(used, total, left); wakes && used < mark {
+			select {
+			case wakes = <-g.exceeded(mark):
+			case <-g.limited:
+			}
 		}
 	}
+}
+
+// mark is how much may be used until the guard looks again and again. The last stretch is as long as the reserve: a thread
+// that has slept for long may come too late beside many that fill. In the kernel each new process counts as perProcess.
+func (g *MemoryGuard) mark(used, total, left int64) int64 {
+	mark := used + left - reserve(total)
+	if used > total/2 {
+		return mark
+	}
+	return max(mark-perProcess*g.processes(), min(mark, total/2)) // up to the half processes do not count
+}
+
+// exceeded waits in a thread of its own: the kernel ends the wait before when another begins.
+func (g *MemoryGuard) exceeded(mark int64) <-chan bool {
+	done := make(chan bool, 1)
+	go func() { done <- g.await(mark) }()
+	return done
+}
+
+func awaitUse(mark int64) bool {
+	_, _, failed := syscall.Syscall(syscall.SYS_PRCTL, awaitMemory, uintptr(mark), perProcess)
+	return failed == 0 || failed == syscall.EINTR
 }
 
 func reserve(total int64) int64 {

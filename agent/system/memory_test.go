@@ -1,6 +1,7 @@
 package system
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,6 +82,75 @@ func TestANewLimitIsLookedAtAtOnce(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("the guard sleeps on")
 		}
+	}
+}
+
+func TestWhileThereIsRoomItSleepsUntilTheKernelWakesIt(t *testing.T) {
+	guard := NewMemoryGuard(nil)
+	guard.Root = t.TempDir()
+	used, _, _ := guard.use()
+	guard.SetLimit(used + used/5 + 300<<20) // too little is left for a long pause
+	marks, wake := make(chan int64), make(chan bool)
+	guard.await = func(mark int64) bool {
+		marks <- mark
+		return <-wake
+	}
+	go guard.Run()
+	for range 3 {
+		if mark := <-marks; mark < used/2 || mark > guard.limit.Load() {
+			t.Errorf("it waits for %d of %d", mark, guard.limit.Load())
+		}
+		select {
+		case <-marks:
+			t.Error("it looks although nothing woke it")
+		case <-time.After(50 * time.Millisecond):
+		}
+		wake <- true
+	}
+	<-marks
+	guard.SetLimit(guard.limit.Load()) // wakes it as well
+	<-marks
+	wake <- false // the one that is given up
+	wake <- false
+	select {
+	case <-marks:
+		t.Error("it asks a kernel that cannot tell")
+	case <-time.After(200 * time.Millisecond):
+	}
+	guard.SetLimit(guard.limit.Load())
+	for deadline := time.Now().Add(10 * time.Second); len(guard.limited) > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not look any more")
+		}
+	}
+}
+
+func TestProcessesCountOnceMuchIsUsed(t *testing.T) {
+	guard := &MemoryGuard{Root: t.TempDir()}
+	for _, pid := range []string{"1", "7", "self"} {
+		put(t, guard.Root, "/proc/"+pid+"/statm", "40 40 0\n")
+	}
+	const mib = 1 << 20
+	if mark := guard.mark(100*mib, 512*mib, 364*mib); mark != 416*mib-2*perProcess {
+		t.Errorf("%d of 512 MiB, of which 48 are kept", mark)
+	}
+	for n := range 1000 {
+		put(t, guard.Root, fmt.Sprintf("/proc/%d/statm", n), "40 40 0\n")
+	}
+	if mark := guard.mark(100*mib, 512*mib, 364*mib); mark != 256*mib {
+		t.Errorf("%d, although processes do not count up to the half", mark)
+	}
+	if mark := guard.mark(10*mib, 96*mib, 54*mib); mark != 32*mib {
+		t.Errorf("%d of 96 MiB, of which 32 are kept", mark)
+	}
+	if mark := guard.mark(300*mib, 512*mib, 90*mib); mark != 342*mib {
+		t.Errorf("%d, and what is left is known", mark)
+	}
+}
+
+func TestAKernelThatCannotTellIsAskedOnce(t *testing.T) {
+	if awaitUse(1) {
+		t.Error("the host's kernel says that it waits")
 	}
 }
 

@@ -280,6 +280,43 @@ def test_a_program_that_takes_all_memory_is_killed_and_its_sandbox_lives_or_says
         assert sandbox.exec(["echo", "still"]).stdout == "still\n"
 
 
+@pytest.mark.parametrize("held_mib", [0, 280])  # of 512, of which up to the half processes do not count
+def test_memory_that_is_filled_after_a_long_rest_is_guarded_also_in_wakes_and_copies(
+    module_home: Path, held_mib: int
+) -> None:
+    """The kernel wakes the agent, which does not look while there is room."""
+    with Sandbox.create(limits=Limits(memory_mib=512)) as sandbox:
+        hold = f"for at in /dev/shm /run; do head -c {held_mib // 2}M /dev/zero >$at/held; done"
+        sandbox.run(hold, user="root").check()
+        time.sleep(2)
+        _fill(sandbox, 512)
+        sandbox.suspend()
+        _fill(sandbox, 512)
+        with sandbox.fork()[0] as fork:
+            time.sleep(1)
+            _fill(fork, 512)
+        sandbox.set_limits(Limits(memory_mib=400))
+        _fill(sandbox, 400)
+
+
+def _fill(sandbox: Sandbox, limit_mib: int) -> None:
+    for _ in range(5):
+        try:
+            hog = ["python3", "-c", "held = []\nwhile True: held.append(b'x' * (1 << 20))"]
+            result = sandbox.exec(hog, timeout_s=240)
+            assert result.exit_code == 137
+            # On a very busy host the limit itself may strike first: the program, or the whole sandbox.
+            if result.memory_kill is None:
+                continue
+            assert result.memory_kill.limit_bytes == limit_mib << 20
+            assert sandbox.exec(["echo", "still"]).stdout == "still\n"
+        except AtollError:
+            assert "memory limit" in (sandbox.info().reason or "".join(sandbox.logs()))
+        else:
+            return
+    pytest.fail("the agent guards nothing")
+
+
 def test_memory_that_no_program_holds_ends_the_sandbox_and_the_reason_says_so(module_home: Path) -> None:
     with Sandbox.create(limits=Limits(memory_mib=200)) as sandbox:
         fill = "for at in /tmp /dev/shm /run; do head -c 190M /dev/zero >$at/filler; done; sleep 600"
