@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from itertools import product
 from typing import Any
+from unittest.mock import AsyncMock, patch
 
+import pytest
+
+from atoll.protocol import DialRequest
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.state.sandbox import Sandbox
+from tests.unit.supervisor.fakes import FakeLink
 from tests.unit.supervisor.harness import Harness, with_harness, with_harness_of
 
 
@@ -133,6 +140,84 @@ async def test_whoever_wakes_it_keeps_it(harness: Harness) -> None:
     harness.boot_s += 10_000
     await asyncio.sleep(0.05)
     assert sandbox.row.state == "running"
+
+
+async def _dialled(harness: Harness, made: Any) -> None:
+    ours, theirs = socket.socketpair()
+    request = DialRequest(sandbox=made["sandbox_id"], port=80)
+    with ours, theirs, patch.object(FakeLink, "dial", AsyncMock(return_value=ours), create=True):
+        await harness.system.dialling.dial(request)
+
+
+async def _resumed(harness: Harness, made: Any) -> None:
+    assert (await harness.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/resume")).status == 200
+
+
+async def _rolled_back(harness: Harness, made: Any) -> None:
+    path, snapshot = f"/v1/sandboxes/{made['sandbox_id']}", harness.system.registry.snapshots()[0]
+    answer = await harness.ask("POST", f"{path}/rollback", {"snapshot": snapshot.snapshot_id})
+    assert answer.status == 200, answer.body
+
+
+async def _kept_awake(harness: Harness, made: Any) -> None:
+    await harness.system.idle.keep_awake(_sandbox(harness, made), 1)
+
+
+@pytest.mark.parametrize(
+    ("use", "order", "sleeps"),
+    [
+        *product([_dialled], ["use in the hold", "use, hold", "no hold"], [True, False]),
+        *product([_resumed], ["use in the hold", "no hold"], [True, False]),
+        *product([_rolled_back, _kept_awake], ["use in the hold"], [True]),
+    ],
+)
+def test_whoever_uses_it_after_it_was_left_keeps_it(
+    use: Callable[[Harness, Any], Awaitable[None]], order: str, sleeps: bool
+) -> None:
+    async def used(harness: Harness) -> None:
+        made = await harness.create()
+        assert (await harness.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/snapshots", {})).status == 200
+        async with _held(harness, made):
+            pass
+        sandbox = await _left(harness, made)
+        if sleeps:
+            harness.boot_s += 61
+            await harness.until(lambda: sandbox.row.state == "suspended")
+        if order in ("use, hold", "no hold"):
+            await use(harness, made)
+        if order != "no hold":  # `atoll exec` holds it, and connects to it at the same time
+            async with _held(harness, made, binds=False):
+                if order == "use in the hold":
+                    await use(harness, made)
+        await asyncio.sleep(0.05)
+        assert (sandbox.row.left_at, sandbox.row.is_bound, sandbox.row.state) == (None, False, "running")
+        harness.boot_s += 10_000
+        await asyncio.sleep(0.05)
+        assert sandbox.row.state == "running"
+
+    with_harness(used)()
+
+
+@with_harness
+async def test_who_only_looks_at_one_that_was_left_does_not_keep_it(harness: Harness) -> None:
+    made = await harness.create()
+    async with _held(harness, made):
+        pass
+    sandbox = await _left(harness, made)
+    async with _held(harness, made, binds=False):
+        assert sandbox.row.left_at is None
+    assert (await _left(harness, made)).row.is_bound
+
+
+@with_harness
+async def test_one_whose_client_has_come_back_ends_with_it_all_the_same(harness: Harness) -> None:
+    made = await harness.create()
+    async with _held(harness, made):
+        pass
+    await _left(harness, made)
+    async with _held(harness, made, binds=False), _held(harness, made):
+        await _dialled(harness, made)
+    assert (await _left(harness, made)).row.is_bound
 
 
 @with_harness

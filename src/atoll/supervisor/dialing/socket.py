@@ -31,6 +31,7 @@ from atoll.protocol import (
     error_body,
 )
 from atoll.supervisor.dialing.loopback import dial_loopback
+from atoll.supervisor.lifecycle.holds import is_left
 from atoll.supervisor.lifecycle.turns import Turns
 from atoll.supervisor.lifecycle.wake import Wakes
 from atoll.supervisor.state.registry import Registry
@@ -122,6 +123,8 @@ class Dialling:
             waits = running is None or not _usable(sandbox, running)
             if running is None or waits:
                 running = await self._tasks.run(self._wakes.use(sandbox))
+            elif is_left(sandbox):
+                await self._tasks.run(self._wakes.keep(sandbox))
             try:
                 async with in_turn((running, port), waits):
                     connection = await self._connect(sandbox, running, port, _bound_s(running, within_s))

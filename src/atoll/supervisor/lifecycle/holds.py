@@ -81,8 +81,11 @@ class Holds:
 
     async def _keep_locked(self, sandbox: Sandbox, *, binds: bool) -> None:
         row = sandbox.row
-        if row.state != "killed" and (row.left_boot_s is not None or (binds and not row.is_bound)):
+        left = row.left_boot_s is not None
+        if row.state != "killed" and (left or (binds and not row.is_bound)):
             await self._registry.change(sandbox, is_bound=row.is_bound or binds, **NOT_LEFT)
+        # a client that only looks at it leaves it again, but who uses it while it is held like that keeps it
+        sandbox.was_left = not binds and (left or sandbox.was_left)
 
     async def _leave(self, sandbox: Sandbox) -> None:
         try:
@@ -90,5 +93,26 @@ class Holds:
                 row = sandbox.row
                 if row.is_bound and row.left_boot_s is None and row.state != "killed" and not sandbox.holders:
                     await self._registry.change(sandbox, **self._leases.left_now())
+                    sandbox.was_left = False
         except AtollError as error:
             _log.warning("cannot note that sandbox %s was left behind: %s", sandbox.sandbox_id, error)
+
+
+def is_left(sandbox: Sandbox) -> bool:
+    """Whether a sandbox was left behind, and nobody but those that hold it now has come since."""
+    row = sandbox.row
+    return row.is_bound and row.state != "killed" and (row.left_boot_s is not None or sandbox.was_left)
+
+
+async def keep_locked(registry: Registry, sandbox: Sandbox) -> None:
+    """Note that a client uses a sandbox: one that was left behind is then bound to nobody.
+
+    The caller holds the sandbox's lock.
+    """
+    if not is_left(sandbox):
+        return
+    try:
+        await registry.change(sandbox, is_bound=False, **NOT_LEFT)
+        sandbox.was_left = False
+    except AtollError as error:  # its disk may be full, and it can be used all the same
+        _log.warning("cannot note that sandbox %s is used again: %s", sandbox.sandbox_id, error)

@@ -10,6 +10,7 @@ from atoll.errors import InvalidSpecError
 from atoll.host import to_the_end
 from atoll.snapshots import line_of
 from atoll.supervisor.lifecycle.clone import Clones
+from atoll.supervisor.lifecycle.holds import keep_locked
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.transitions import check_action, check_plugged
@@ -89,6 +90,7 @@ class Rollback:
         with self._registry.pins.during(snapshot.snapshot_id, *snapshot.stack):
             async with sandbox.lock:
                 await self.roll_back_locked(sandbox, ref)
+                await keep_locked(self._registry, sandbox)
 
     async def roll_back_locked(
         self, sandbox: Sandbox, ref: str, columns: dict[str, Any] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from atoll.supervisor.lifecycle.holds import is_left, keep_locked
 from atoll.supervisor.state.leases import length_after_use
 from atoll.supervisor.state.sandbox import Sandbox, crash_reason
 from atoll.supervisor.state.transitions import check_action, check_parts, check_plugged, check_use
@@ -87,7 +88,15 @@ class Wakes:
             check_action("wake", sandbox.row.state, sandbox.sandbox_id)
             check_plugged("use", sandbox)
             check_use(sandbox.row)
-            return await self._wake(sandbox, length_after_use(sandbox.row.lifecycle))
+            running = await self._wake(sandbox, length_after_use(sandbox.row.lifecycle))
+            await keep_locked(self._registry, sandbox)
+            return running
+
+    async def keep(self, sandbox: Sandbox) -> None:
+        """Note that a client uses a sandbox that runs: it stays, even if it was left behind."""
+        if is_left(sandbox):
+            async with sandbox.lock:
+                await keep_locked(self._registry, sandbox)
 
     async def recover(self, sandbox: Sandbox) -> None:
         """Do what ``on_crash`` says for a sandbox that still waits for that, without a use. Its lease goes on.
@@ -131,7 +140,9 @@ class Wakes:
             length_s = row.lifecycle.timeout_s if timeout_s is None else timeout_s
             if timeout_s is not None and row.state == "running":
                 await self._registry.change(sandbox, **self._leases.extended(row, timeout_s))
-            return await self._wake(sandbox, length_s, by_hand=by_hand, memory=memory)
+            running = await self._wake(sandbox, length_s, by_hand=by_hand, memory=memory)
+            await keep_locked(self._registry, sandbox)
+            return running
 
     async def _wake(
         self,

@@ -54,7 +54,8 @@ class Sandbox:
     ``unplugging`` is set, without the lock, while it is being unplugged and its row does not say so yet.
     ``untold`` is a recovery without a use, until the next use is told of it.
     ``dialled`` means that a client has connected to it under this supervisor.
-    ``holders`` counts the clients that hold it, see ``Holds``.
+    ``holders`` counts the clients that hold it, see ``Holds``. ``was_left`` means that they came after it had been
+    left behind, and that nobody has used it since.
     ``memory_untold`` means that the guest has to be told its amount of memory when it is thawed.
     """
 
@@ -68,6 +69,7 @@ class Sandbox:
         self.untold: Recovery | None = None
         self.dialled = False
         self.holders = 0
+        self.was_left = False
         self.idleness = Idleness()
         # Rows of sleepers seldom change, and very many may be listed at once.
         self._told: tuple[SandboxRow, SandboxInfo] | None = None
