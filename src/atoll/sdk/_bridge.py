@@ -16,10 +16,10 @@ import socket
 import ssl
 import threading
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from wsproto import ConnectionType, WSConnection
@@ -58,7 +58,10 @@ class Bridge:
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
-        self._tasks: set[asyncio.Task[None]] = set()
+        # All that runs in the loop, so that none of it is left when the process ends.
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_over = False
+        self._giving = threading.Lock()
         threading.Thread(target=self._loop.run_forever, name="atoll bridge", daemon=True).start()
         atexit.register(self._end)
 
@@ -90,20 +93,28 @@ class Bridge:
 
     def _end(self) -> None:
         """End all connections. Python would report those that it finds under way at the end of the process."""
-        if self._pid == os.getpid():
+        if self._pid != os.getpid():
+            return
+        with self._giving:
+            self._is_over = True
+            # The loop begins it after all that it was given before, and is given nothing after it.
             ending = asyncio.run_coroutine_threadsafe(self._ended(), self._loop)
-            with contextlib.suppress(FutureTimeoutError):
-                ending.result(_END_S)
+        with contextlib.suppress(FutureTimeoutError):
+            ending.result(_END_S)
 
     async def _ended(self) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        while tasks := list(self._tasks):
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _done(self, work: Awaitable[_Value], timeout_s: float) -> _Value:
-        # The loop keeps the timeout. A timeout here could lose a socket that has just connected, still open.
-        running = asyncio.run_coroutine_threadsafe(_awaited(work, timeout_s), self._loop)
+    def _done(self, work: Coroutine[Any, Any, _Value], timeout_s: float) -> _Value:
+        with self._giving:
+            if self._is_over:
+                work.close()
+                raise ConnectionResetError("this process ends")
+            # The loop keeps the timeout. A timeout here could lose a socket that has just connected, still open.
+            running = asyncio.run_coroutine_threadsafe(self._kept(work, timeout_s), self._loop)
         try:
             return running.result()
         except TimeoutError:
@@ -111,10 +122,18 @@ class Bridge:
         except CancelledError:
             raise ConnectionResetError("the connection was given up") from None
 
-    def _carry(self, work: Awaitable[None]) -> None:
-        task = self._loop.create_task(_awaited(work, None))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    async def _kept(self, work: Awaitable[_Value], timeout_s: float) -> _Value:
+        self._keep(asyncio.current_task())
+        async with asyncio.timeout(timeout_s):
+            return await work
+
+    def _carry(self, work: Coroutine[Any, Any, None]) -> None:
+        self._keep(self._loop.create_task(work))
+
+    def _keep(self, task: asyncio.Task[Any] | None) -> None:
+        if task is not None:
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def _connected(self, server: Server) -> socket.socket:
         far = await _open(server)
@@ -140,11 +159,6 @@ class Bridge:
             raise
         self._carry(tunnel.carried(near, inner))
         return answer, outer
-
-
-async def _awaited(work: Awaitable[_Value], timeout_s: float | None) -> _Value:
-    async with asyncio.timeout(timeout_s):
-        return await work
 
 
 async def _open(server: Server) -> _Streams:

@@ -32,6 +32,42 @@ def test_a_process_ends_without_a_word_while_connections_are_open() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
 
 
+CONNECTING = """
+import asyncio, atexit, contextlib, socket, threading, time
+from atoll.sdk import _bridge
+from atoll.sdk._server import Server
+
+def last():  # registered before the bridge, called after it
+    time.sleep(0.5)
+    try:
+        bridge.connect(server, 60)
+    except ConnectionResetError as error:
+        print(error)
+
+async def slow():
+    begun.set()
+    await asyncio.sleep(0.2)
+    return await pair()
+
+def connect():
+    with contextlib.suppress(ConnectionResetError):
+        bridge.connect(server, 60)
+
+atexit.register(last)
+pair, _bridge._pair = _bridge._pair, slow
+listener = socket.create_server(("127.0.0.1", 0))
+server = Server(f"http://127.0.0.1:{listener.getsockname()[1]}", "key")
+bridge, begun = _bridge.Bridge.of_process(), threading.Event()
+threading.Thread(target=connect, daemon=True).start()
+begun.wait(60)
+"""
+
+
+def test_a_process_ends_without_a_word_while_a_thread_connects() -> None:
+    done = subprocess.run([sys.executable, "-c", CONNECTING], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "this process ends\n", "")
+
+
 async def never() -> None:
     await asyncio.sleep(3600)
 
