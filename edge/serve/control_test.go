@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -395,6 +396,7 @@ func TestTheSupervisorAsksForAJudgement(t *testing.T) {
 			"rules": []any{
 				dict{"action": "deny", "methods": []string{"DELETE"}},
 				dict{"action": "allow", "json": dict{"a": []string{"1"}}, "set_headers": dict{"x-team": "a"}},
+				json.RawMessage(inject("query", "key", "")),
 			},
 			"kept": kept,
 			"request": dict{
@@ -414,6 +416,9 @@ func TestTheSupervisorAsksForAJudgement(t *testing.T) {
 	contains(t, ask([]int{1}, "GET", "https://a.x/%5c", "").Reason, "backslash")
 	contains(t, ask([]int{7}, "GET", "https://a.x/", "").Reason, "there is no rule 7")
 	contains(t, ask([]int{1}, "GET", "ftp://a.x/", "").Reason, "http or https")
+	got = ask([]int{2}, "GET", "https://a.x/", "")
+	expect(t, fmt.Sprint(got.Action, *got.Rule, got.Changes), "deny2 []")
+	contains(t, got.Reason, "there is no secret gh")
 }
 
 func TestThereIsABoundOnConnections(t *testing.T) {

@@ -75,7 +75,9 @@ func (x *exchange) change(rule *policy.Rule) *refusal {
 	return nil
 }
 
+// unsendable refuses what cannot be sent as the rule wants it, and the verdict says so too.
 func (x *exchange) unsendable(rule *policy.Rule, why string) *refusal {
+	x.verdict = unsendable(rule, why)
 	return &refusal{
 		status: http.StatusForbidden, code: "egress_denied", rule: rule,
 		message: "the request cannot be sent as the egress policy of this sandbox wants it: " + why,

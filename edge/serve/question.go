@@ -108,13 +108,13 @@ func chosen(texts []json.RawMessage, indices []int) (policy.Kept, error) {
 	return policy.Keep(asking), nil
 }
 
-// judgeAsked decides as for a request on the wire: the ceiling on what the rule's changes make of it.
+// judgeAsked decides as for a request on the wire: the rule's changes must be possible, and the ceiling judges what they make.
 func (r *ruling) judgeAsked(
 	parts policy.Parts, request *policy.Request, to policy.Destination, body []byte,
 ) (policy.Verdict, error) {
 	own := policy.Judge(r.kept, request, r.observe)
 	rule := passing(&own)
-	if r.ceiling == nil || !own.Passes() || !changes(rule) {
+	if !own.Passes() || !changes(rule) {
 		return r.bound(own, request), nil
 	}
 	target := &change.Target{
@@ -129,8 +129,10 @@ func (r *ruling) judgeAsked(
 		target.Body = body
 	}
 	if err = errors.Join(err, change.Apply(rule, r.secrets, target)); err != nil {
-		reason := "it cannot be sent as the policy wants it: " + err.Error()
-		return policy.Verdict{Action: policy.Deny, Rule: own.Rule, Reason: reason}, nil
+		return unsendable(own.Rule, err.Error()), nil
+	}
+	if r.ceiling == nil {
+		return own, nil
 	}
 	sent, err := afterChanges(parts, target, to, *r.ceiling, func(header http.Header, _ int64) policy.Body {
 		return bodyOf(body, header)
@@ -164,7 +166,9 @@ func (e *Edge) answerQuestion(id int64, verdict policy.Verdict) error {
 	}
 	if verdict.Rule != nil {
 		answer.Rule = &verdict.Rule.Index
-		answer.Changes = verdict.Rule.Changes()
+		if verdict.Passes() {
+			answer.Changes = verdict.Rule.Changes()
+		}
 	}
 	return e.supervisor.Send(answer)
 }

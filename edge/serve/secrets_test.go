@@ -86,6 +86,12 @@ func TestSecretsThatCannotBeSent(t *testing.T) {
 		got := do(t, w.client(), "POST", c.url, c.body, "Content-Type", c.kind)
 		expect(t, got.StatusCode, 403)
 		contains(t, got.text, c.want)
+		eventually(t, "the denial in the log", func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			all := w.entries
+			return len(all) > 0 && all[len(all)-1].Action == "deny" && strings.Contains(all[len(all)-1].Reason, c.want)
+		})
 	}
 	w.server("c.x", echo)
 	w.policyWith(dict{"secrets": dict{"gh": "plaintext"}}, strings.Replace(header, `{`, `{"ports":["80-81"],`, 1))

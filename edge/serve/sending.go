@@ -21,6 +21,11 @@ func changes(rule *policy.Rule) bool {
 	return len(rule.SetHeaders) > 0 || len(rule.RemoveHeaders) > 0 || len(rule.Inject) > 0
 }
 
+// unsendable is the verdict on a request to which the changes of a rule cannot be made.
+func unsendable(rule *policy.Rule, why string) policy.Verdict {
+	return policy.Verdict{Action: policy.Deny, Rule: rule, Reason: "it cannot be sent as the policy wants it: " + why}
+}
+
 // plan makes what is sent, with the changes of the rule, and has the ceiling judge that: a change leads past no ceiling.
 func (x *exchange) plan() *refusal {
 	x.target, x.sent, x.above = nil, x.request, nil

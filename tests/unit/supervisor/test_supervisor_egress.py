@@ -133,6 +133,24 @@ def test_a_test_of_a_name_says_where_its_address_decides(rules: list[Rule], acti
 
 
 @with_harness
+async def test_a_test_of_a_request_knows_the_secrets_that_there_are(harness: Harness) -> None:
+    known: list[object] = []
+
+    class Judging:
+        async def judge(self, grant: Grant, _kept: Kept, _request: object) -> EgressVerdict:
+            known.append(grant.secrets)
+            return EgressVerdict(action="allow", reason="rule 1 decides")
+
+    egress, secrets = control(harness, []), harness.system.secrets
+    egress._inspection = cast(Any, Judging())
+    await secrets.create("key", "value")
+    await egress.judge(POLICY, None, {"scheme": "https"}, "one.a.example", 443)
+    await secrets.delete("key")
+    await egress.judge(POLICY, None, {"scheme": "https"}, "one.a.example", 443)
+    assert known == [{"key": "value"}, {}]
+
+
+@with_harness
 async def test_a_plain_request_by_a_rule_of_a_name_is_judged_as_a_request(harness: Harness) -> None:
     asked: list[tuple[int, ...]] = []
 

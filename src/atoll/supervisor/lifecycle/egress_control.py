@@ -257,8 +257,8 @@ class EgressControl:
                 observed=verdict.observed,
                 ceiling=verdict.ceiling,
             )
-        # What the rules change is made only for a ceiling to judge.
-        grant = Grant(rules) if ceiling is None else self._grant(rules, team, ceiling)
+        # With the secrets: one that is not there has the request refused.
+        grant = self._grant(rules, team, ceiling)
         return await self._inspection.judge(grant, Kept(verdict.deciding, verdict.above), request)
 
     def _grant(self, rules: Policy, team: str | None, ceiling: Policy | None) -> Grant:
