@@ -14,10 +14,18 @@ _CONTROLS = re.compile("[\x7f-\x9f]")
 
 def show_json(value: Any) -> None:
     """Print a value of atoll's types as indented JSON that is safe for a terminal."""
-    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    click.echo(_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    click.echo(_safe(msgspec.json.format(msgspec.json.encode(value), indent=2)))
+
+
+def show_json_line(value: Any) -> None:
+    """Print one of several values, which come one by one, as JSON on a line of its own."""
+    click.echo(_safe(msgspec.json.encode(value)))
 
 
 def note(text: str) -> None:
     """Print a note about the work on standard error, so that it does not mix into a pipe."""
     click.echo(text, err=True)
+
+
+def _safe(text: bytes) -> str:
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text.decode())

@@ -10,7 +10,7 @@ from contextlib import nullcontext, suppress
 import click
 
 from atoll import Housekeeping, Sandbox
-from atoll.cli.output import show_json
+from atoll.cli.output import show_json_line
 from atoll.cli.sandboxes import held
 from atoll.cli.text import size, table
 from atoll.errors import AtollError, SandboxNotFoundError
@@ -87,7 +87,9 @@ def watch(sandboxes: Sequence[str], *, busiest_first: bool, as_json: bool) -> No
         if busiest_first:
             used = dict(sorted(used.items(), key=lambda item: (-cpu.get(item[0], -1.0), item[0])))
         if as_json:
-            show_json({ref: {"cpu_percent": cpu.get(ref), "stats": stats} for ref, stats in used.items()})
+            show_json_line(
+                {ref: {"cpu_percent": cpu.get(ref), "stats": stats} for ref, stats in used.items()}
+            )
         else:
             click.echo((_AGAIN if sys.stdout.isatty() else "") + shown(used, cpu) + host_shown())
 

@@ -6,7 +6,7 @@ import click
 
 from atoll.cli.lazy import Command
 from atoll.cli.options import json_option, sandbox_argument
-from atoll.cli.output import show_json
+from atoll.cli.output import show_json, show_json_line
 from atoll.cli.sandboxes import held
 from atoll.cli.text import plain
 
@@ -18,7 +18,7 @@ from atoll.cli.text import plain
 def command(sandbox: str, follow: bool, as_json: bool) -> None:
     r"""Show what happened to the sandbox and which programs were started in it. This does not wake it.
 
-    --follow --json prints an object for each new piece.
+    --follow --json prints a line with an object for each new piece.
 
     \b
     Example:
@@ -30,6 +30,6 @@ def command(sandbox: str, follow: bool, as_json: bool) -> None:
             return
         for text in source.logs(follow=follow):
             if as_json:
-                show_json({"text": text})
+                show_json_line({"text": text})
             else:
                 click.echo("\n".join(map(plain, text.split("\n"))), nl=False)

@@ -7,7 +7,7 @@ import click
 from atoll.cli.lazy import Group
 from atoll.cli.network import NetworkParameter, decision_line, network_shown, registries_shown, verdict_line
 from atoll.cli.options import json_option, sandbox_argument
-from atoll.cli.output import note, show_json
+from atoll.cli.output import note, show_json, show_json_line
 from atoll.cli.sandboxes import held
 from atoll.cli.text import plain
 from atoll.policy import to_toml
@@ -123,7 +123,7 @@ def show_decisions(sandbox: str, follow: bool, as_json: bool) -> None:
     with held(sandbox) as found:
         for decision in found.egress.decisions(follow=follow):
             if as_json:
-                show_json(decision)
+                show_json_line(decision)
             else:
                 click.echo(plain(decision_line(decision)))
 

@@ -12,7 +12,7 @@ from atoll import HealthCheck, ServiceInfo
 from atoll.cli.lazy import Group
 from atoll.cli.lifecycle import Length
 from atoll.cli.options import env_option, json_option, sandbox_argument
-from atoll.cli.output import show_json
+from atoll.cli.output import show_json, show_json_line
 from atoll.cli.sandboxes import held
 from atoll.cli.text import age, moment, plain, table
 
@@ -119,7 +119,7 @@ def list_services(sandbox: str, as_json: bool) -> None:
 def show_logs(sandbox: str, name: str, follow: bool, lines: int, as_json: bool) -> None:
     r"""Show the last that a service has printed in all of its runs. A sleeping sandbox wakes.
 
-    The sandbox keeps a MiB of it. --json prints an object for each piece.
+    The sandbox keeps a MiB of it. --json prints a line with an object for each piece.
 
     \b
     Example:
@@ -128,7 +128,7 @@ def show_logs(sandbox: str, name: str, follow: bool, lines: int, as_json: bool) 
     with held(sandbox) as target:
         for output in target.services.logs(name, follow=follow, lines=lines):
             if as_json:
-                show_json({"stream": output.stream, "text": output.text})
+                show_json_line({"stream": output.stream, "text": output.text})
             else:
                 text = "\n".join(map(plain, output.text.split("\n")))
                 click.echo(text, nl=False, err=output.stream == "stderr")

@@ -19,8 +19,8 @@ from atoll.cli.usage import host_shown, shown, used_by, watch
 def command(sandboxes: tuple[str, ...], again: bool, as_json: bool) -> None:
     r"""Show what sandboxes use. Without names, show all of them. This does not wake a sandbox.
 
-    With --watch, CPU is the use of one processor since the last look. --watch --json prints an object for
-    each look.
+    With --watch, CPU is the use of one processor since the last look. --watch --json prints a line
+    with an object for each look.
 
     \b
     Example:

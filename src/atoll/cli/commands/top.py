@@ -14,7 +14,7 @@ from atoll.cli.usage import watch
 def command(as_json: bool) -> None:
     r"""Show what all sandboxes use, the busiest first, every two seconds until Ctrl-C. This wakes none.
 
-    CPU is the use of one processor since the last look. --json prints an object for each look.
+    CPU is the use of one processor since the last look. --json prints a line with an object for each look.
 
     \b
     Example:
