@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -29,6 +29,10 @@ def _told(error: click.UsageError, ctx: click.Context, *, as_json: bool) -> Exce
     )
 
 
+def _asks_for_json(args: Sequence[str]) -> bool:
+    return "--json" in args[: args.index("--") if "--" in args else None]
+
+
 class Command(click.Command):
     """A command that shows its failures as text or as JSON, like its results."""
 
@@ -39,7 +43,7 @@ class Command(click.Command):
         """Parse the options and arguments. Errors in them are shown as JSON if ``--json`` is given."""
         # checked before parsing: a "--json" further on may belong to the program that the command runs
         takes_json = any(each.name == "as_json" for each in self.params)
-        asked = takes_json and "--json" in args[: args.index("--") if "--" in args else None]
+        asked = takes_json and _asks_for_json(args)
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
@@ -72,7 +76,26 @@ class Group(click.Group):
         if not args and not ctx.resilient_parsing:
             click.echo(ctx.get_help())
             ctx.exit()
-        return super().parse_args(ctx, args)
+        as_json = _asks_for_json(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            raise _told(error, ctx, as_json=as_json) from error
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the arguments name. If there is none, ``--json`` has the error shown as JSON."""
+        try:
+            return self.named_command(ctx, args)
+        except click.UsageError as error:
+            raise _told(error, ctx, as_json=_asks_for_json(args)) from error
+
+    def named_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the arguments name, as click does."""
+        return super().resolve_command(ctx, args)
 
 
 class LazyGroup(Group):
@@ -112,13 +135,13 @@ class LazyGroup(Group):
         command: click.Command = module.command
         return command
 
-    def resolve_command(
+    def named_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that the arguments name. A name from elsewhere is answered with atoll's own."""
         if not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in self._names:
             raise click.UsageError(foreign_command(args[0], self.list_commands(ctx)), ctx)
-        return super().resolve_command(ctx, args)
+        return super().named_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the lists of commands without importing any."""

@@ -166,11 +166,30 @@ def test_a_wrong_use_of_a_command_with_json_is_json(
 
 
 @pytest.mark.parametrize(
+    ("arguments", "told", "see"),
+    [
+        (["creat", "--json"], "no such command 'creat': did you mean `atoll create`?", "atoll"),
+        (["secret", "lis", "--json"], "lis", "atoll secret"),
+        (["--nonsense", "create", "--json"], "--nonsense", "atoll"),
+        (["secret", "--nonsense", "ls", "--json"], "--nonsense", "atoll secret"),
+    ],
+)
+def test_a_command_that_is_not_there_is_told_as_json(
+    arguments: list[str], told: str, see: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 125
+    error = json.loads(capsys.readouterr().err)["error"]
+    assert told in error["message"]
+    assert (error["code"], error["hint"]) == ("invalid_spec", f"see: {see} --help")
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         ["exec", "--timeout", "abc", "work", "prog", "--json"],
         ["run", "--nonsense", "--", "prog", "--json"],
         ["shell", "work", "--json"],
+        ["runn", "--", "prog", "--json"],
     ],
 )
 def test_json_that_a_program_was_to_get_is_not_ours(
