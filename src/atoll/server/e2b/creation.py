@@ -20,7 +20,7 @@ from atoll.server.e2b.idempotency import KEEP_S, Idempotency
 from atoll.server.e2b.network_views import kept_network, without_password
 from atoll.server.e2b.origins import is_within
 from atoll.server.e2b.sandbox_lookup import all_of
-from atoll.server.e2b.template_source import TemplateSource, missing_template, source_of
+from atoll.server.e2b.template_source import TemplateSource, missing_source, missing_template, source_of
 from atoll.server.e2b.transforms import NO_IDENTITY
 from atoll.server.e2b.views import Views
 from atoll.server.e2b.wire import NewSandbox, Sandbox
@@ -110,7 +110,7 @@ class Creation:
                 **wanted,
             )
         except (ImageNotFoundError, SnapshotNotFoundError):
-            raise missing_template(asked.template_id) from None
+            raise await missing_source(asked.template_id) from None
         with contextlib.closing(sandbox):
             return self.views.created(sandbox.id, attributes)
 

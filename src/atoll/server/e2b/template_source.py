@@ -32,6 +32,23 @@ def missing_template(ref: str) -> Refusal:
     return Refusal(404, f"template '{ref[:_SHOWN]}' not found")
 
 
+async def missing_source(ref: str) -> Refusal:
+    """Return the refusal for what no sandbox can start from.
+
+    It says so if the operator has a template of that name that is not public, and nothing about other teams'.
+    """
+    refusal, name = missing_template(ref), ref.partition(":")[0]
+    try:
+        found = await AsyncTemplates.get(name)
+    except NotFoundError:
+        return refusal
+    if (found.name, found.team, found.public) != (name, None, False):
+        return refusal
+    return Refusal(
+        404, f"{refusal.message}: the operator has it, and shares it with `atoll template publish {name}`"
+    )
+
+
 def missing_tag(name: str, tag: str) -> Refusal:
     """Return the refusal for a template that exists, but without that tag."""
     return Refusal(404, f"tag '{tag[:_SHOWN]}' does not exist for template '{name[:_SHOWN]}'")
@@ -81,9 +98,9 @@ async def _is_image(ref: str, team: str) -> bool:
 async def _missing(ref: str, team: str) -> Refusal:
     name, _, tag = ref.partition(":")
     if not tag:
-        return missing_template(ref)
+        return await missing_source(ref)
     try:
         await AsyncTemplates.get(name, team=team)
     except NotFoundError:
-        return missing_template(ref)
+        return await missing_source(ref)
     return missing_tag(name, tag)
