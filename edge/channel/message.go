@@ -6,6 +6,7 @@ import (
 
 	"atoll/edge/change"
 	"atoll/edge/limit"
+	"atoll/edge/policy"
 	"atoll/edge/seen"
 )
 
@@ -37,32 +38,37 @@ type Config struct {
 
 // Policy is the content of a message about a sandbox's policy.
 type Policy struct {
-	Rules    []json.RawMessage            `json:"rules"`
-	Observe  bool                         `json:"observe"`
-	Ceiling  *Ceiling                     `json:"ceiling"`
-	Secrets  map[string]change.SecretText `json:"secrets"`
-	Bound    map[string][]string          `json:"bound"` // hosts that alone may get a secret, by its name
-	Canaries []change.SecretText          `json:"canaries"`
-	Spent    []limit.Spent                `json:"spent"`
+	Rules       []json.RawMessage            `json:"rules"`
+	Observe     bool                         `json:"observe"`
+	Passthrough []string                     `json:"passthrough"`
+	Proxy       *policy.Proxy                `json:"proxy"`
+	Ceiling     *Ceiling                     `json:"ceiling"`
+	Secrets     map[string]change.SecretText `json:"secrets"`
+	Bound       map[string][]string          `json:"bound"` // hosts that alone may get a secret, by its name
+	Canaries    []change.SecretText          `json:"canaries"`
+	Spent       []limit.Spent                `json:"spent"`
 }
 
 // Ceiling has the rules of a sandbox's team, which bound its own. A team without one has a nil pointer.
 type Ceiling struct {
-	Rules []json.RawMessage `json:"rules"`
+	Rules       []json.RawMessage `json:"rules"`
+	Passthrough []string          `json:"passthrough"`
 }
 
 // Question is the content of a message that asks for a judgement by a policy.
 type Question struct {
-	Policy
-	Kept        []int `json:"kept"`
-	KeptCeiling []int `json:"kept_ceiling"`
-	Request     struct {
-		Scheme  string      `json:"scheme"`
-		Method  string      `json:"method"`
-		URL     string      `json:"url"`
-		Headers [][2]string `json:"headers"`
-		Body    []byte      `json:"body"`
-	} `json:"request"`
+	Policy      *Policy      `json:"policy"` // nil: there are no rules, and everything public is allowed
+	Destination policy.Asked `json:"destination"`
+	Request     Asked        `json:"request"`
+}
+
+// Asked is a request that is only asked about. Of a scheme other than http and https, it is a connection without HTTP.
+type Asked struct {
+	Scheme  string      `json:"scheme"`
+	Method  string      `json:"method"`
+	URL     string      `json:"url"`
+	Headers [][2]string `json:"headers"`
+	Body    []byte      `json:"body"`
 }
 
 // Ready says that the edge has its configuration and gave up its rights.
@@ -80,7 +86,7 @@ type Dial struct {
 	Connection string `json:"connection"`
 }
 
-// Judged answers a question.
+// Judged answers a question, or asks for what is missing to answer it.
 type Judged struct {
 	Op       string   `json:"op"`
 	ID       int64    `json:"id"`
@@ -90,6 +96,7 @@ type Judged struct {
 	Changes  []string `json:"changes"`
 	Observed bool     `json:"observed"`
 	Ceiling  bool     `json:"ceiling"`
+	Resolve  bool     `json:"resolve"` // the name may be known: the question lacks its addresses
 }
 
 // Seen tells what was decided.

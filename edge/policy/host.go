@@ -107,16 +107,3 @@ func MatchesHost(pattern, name string) bool {
 	}
 	return name == suffix
 }
-
-// isIn tells whether an address lies in a range, or is the only one that is meant.
-func isIn(address, text string) bool {
-	parsed, err := netip.ParseAddr(address)
-	if err != nil {
-		return false
-	}
-	if only, err := netip.ParseAddr(text); err == nil {
-		return only.Unmap() == parsed.Unmap()
-	}
-	within, err := netip.ParsePrefix(text)
-	return err == nil && within.Contains(parsed.Unmap())
-}

@@ -1,4 +1,5 @@
-// Package policy judges requests by rules. It is pure: it knows no connections, and what it is told it does not change.
+// Package policy judges connections and requests by rules. It is pure: it opens and resolves nothing, and what it is told it
+// does not change.
 package policy
 
 import (
@@ -7,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"net/textproto"
 	"slices"
 	"strconv"
@@ -22,8 +24,7 @@ const (
 	Unplug = "unplug"
 )
 
-// Rule is one rule of a policy, in the form in which it comes. Hosts, addresses and ports chose it for a destination
-// before; here only ports are looked at once more.
+// Rule is one rule of a policy, in the form in which it comes.
 type Rule struct {
 	Action        string              `json:"action"`
 	Name          *string             `json:"name"`
@@ -46,6 +47,9 @@ type Rule struct {
 	Index int    `json:"-"`
 	Key   string `json:"-"` // its text: equal rules of two versions of a policy have the same
 
+	ports       []portRange // that it is about, in order; those of the web or all if it names none
+	ranges      []netip.Prefix
+	opened      []netip.Prefix // the ranges that are not public, if it allows them
 	conditional bool
 	paths       []glob
 	query       map[string][]glob
@@ -107,8 +111,7 @@ func (r *Rule) read(text json.RawMessage) error {
 	if err := r.check(); err != nil {
 		return err
 	}
-	r.compile()
-	return nil
+	return r.compile()
 }
 
 func (r *Rule) check() error {
@@ -181,7 +184,7 @@ func (l *Limit) check() error {
 	return nil
 }
 
-func (r *Rule) compile() {
+func (r *Rule) compile() error {
 	r.conditional = r.Protocol == "http" || len(r.Methods) > 0 || len(r.Paths) > 0 || len(r.Query) > 0 ||
 		len(r.Headers) > 0 || r.MaxBodyBytes != nil || r.NeedsBody()
 	r.paths = pathGlobs(r.Paths)
@@ -201,6 +204,32 @@ func (r *Rule) compile() {
 			arguments: globMap(r.MCP.Arguments, func(name string) string { return name }),
 		}
 	}
+	return r.compilePlaces()
+}
+
+func (r *Rule) compilePlaces() error {
+	var err error
+	if r.ports, err = parsePorts(r.Ports); err != nil {
+		return err
+	}
+	switch {
+	case len(r.ports) > 0:
+	case r.NeedsHTTP():
+		r.ports = webPorts
+	default:
+		r.ports = everyPort
+	}
+	for _, text := range r.Addresses {
+		within, err := parseRange(text)
+		if err != nil {
+			return err
+		}
+		r.ranges = append(r.ranges, within)
+		if opens(within) {
+			r.opened = append(r.opened, within)
+		}
+	}
+	return nil
 }
 
 func globMap(patterns map[string][]string, key func(string) string) map[string][]glob {
@@ -223,21 +252,7 @@ func (r *Rule) HasChanges() bool {
 }
 
 // NamesPort tells whether the rule lists the port, alone or in a range.
-func (r *Rule) NamesPort(port int) bool {
-	for _, each := range r.Ports {
-		first, last, isRange := strings.Cut(strings.Trim(string(each), `" `), "-")
-		low, err1 := strconv.Atoi(strings.TrimSpace(first))
-		high := low
-		var err2 error
-		if isRange {
-			high, err2 = strconv.Atoi(strings.TrimSpace(last))
-		}
-		if err1 == nil && err2 == nil && low <= port && port <= high {
-			return true
-		}
-	}
-	return false
-}
+func (r *Rule) NamesPort(port int) bool { return len(r.Ports) > 0 && anyHas(r.ports, port) }
 
 // Label is how the rule is named in refusals: by its name, or else its number, counted from 1.
 func (r *Rule) Label() string {
@@ -251,6 +266,10 @@ func (r *Rule) Label() string {
 // secret from going to another server by a mistake.
 func (r *Rule) Fits(to Destination) bool {
 	return (len(r.Hosts) == 0 || slices.ContainsFunc(r.Hosts, func(host string) bool { return MatchesHost(host, to.Name) })) &&
-		(len(r.Addresses) == 0 || slices.ContainsFunc(r.Addresses, func(text string) bool { return isIn(to.Address, text) })) &&
-		(len(r.Ports) == 0 || r.NamesPort(to.Port))
+		(len(r.Addresses) == 0 || r.isIn(to.Address)) && (len(r.Ports) == 0 || r.NamesPort(to.Port))
+}
+
+func (r *Rule) isIn(text string) bool {
+	address, ok := plainAddress(text)
+	return ok && anyContains(r.ranges, address)
 }

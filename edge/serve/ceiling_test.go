@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"atoll/edge/channel"
+	"atoll/edge/policy"
 )
 
 // under is a policy's content with a ceiling.
@@ -228,10 +229,13 @@ func TestAQuestionIsJudgedByBoth(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ask := func(own, ceiling, method, url string) channel.Judged {
-		question := under(ceiling)
-		question["rules"] = []json.RawMessage{json.RawMessage(own)}
-		question["kept"], question["kept_ceiling"] = []int{0}, []int{0}
-		question["request"] = dict{"method": method, "url": url, "headers": [][2]string{}}
+		document := under(ceiling)
+		document["rules"] = []json.RawMessage{json.RawMessage(own)}
+		question := dict{
+			"policy":      document,
+			"destination": policy.Asked{Name: "a.x", Port: 443, Addresses: []policy.Known{{Address: "192.0.2.1"}}},
+			"request":     dict{"scheme": "https", "method": method, "url": url, "headers": [][2]string{}},
+		}
 		must(t, w.edge.Handle(&channel.Message{Op: "judge", ID: 1}, memfd(t, question)))
 		return <-w.judged
 	}

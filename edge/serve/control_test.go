@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"atoll/edge/channel"
+	"atoll/edge/policy"
 )
 
 // sendRules sends each open connection its rules.
@@ -391,34 +392,53 @@ func TestObservingDeniesNothing(t *testing.T) {
 func TestTheSupervisorAsksForAJudgement(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	ask := func(kept []int, method, url, body string) channel.Judged {
+	asked := func(document any, to policy.Asked, scheme, method, url, body string) channel.Judged {
 		question := dict{
-			"rules": []any{
-				dict{"action": "deny", "methods": []string{"DELETE"}},
-				dict{"action": "allow", "json": dict{"a": []string{"1"}}, "set_headers": dict{"x-team": "a"}},
-				json.RawMessage(inject("query", "key", "")),
-			},
-			"kept": kept,
+			"policy": document, "destination": to,
 			"request": dict{
-				"scheme": "https", "method": method, "url": url, "body": []byte(body),
+				"scheme": scheme, "method": method, "url": url, "body": []byte(body),
 				"headers": [][2]string{{"Content-Type", "application/json"}},
 			},
 		}
 		must(t, w.edge.Handle(&channel.Message{Op: "judge", ID: 9}, memfd(t, question)))
 		return <-w.judged
 	}
-	got := ask([]int{0, 1}, "POST", "https://a.x/?q", `{"a":1}`)
+	document := dict{"rules": []any{
+		dict{"action": "deny", "hosts": []string{"a.x"}, "methods": []string{"DELETE"}},
+		dict{"action": "allow", "hosts": []string{"a.x"}, "json": dict{"a": []string{"1"}}, "set_headers": dict{"x-team": "a"}},
+		dict{"action": "allow", "hosts": []string{"b.x"}},
+		json.RawMessage(strings.Replace(inject("query", "key", ""), `{`, `{"hosts":["d.x"],`, 1)),
+	}}
+	resolved := func(name string, port int) policy.Asked {
+		return policy.Asked{Name: name, Port: port, Addresses: []policy.Known{{Address: "192.0.2.1"}}}
+	}
+	ask := func(method, url, body string) channel.Judged {
+		return asked(document, resolved("a.x", 443), "https", method, url, body)
+	}
+	got := ask("POST", "https://a.x/?q", `{"a":1}`)
 	expect(t, fmt.Sprint(got.ID, got.Action, *got.Rule, got.Changes), "9allow1 [set x-team]")
-	got = ask([]int{0, 1}, "DELETE", "https://a.x/", "")
+	got = ask("DELETE", "https://a.x/", "")
 	expect(t, fmt.Sprint(got.Action, *got.Rule), "deny0")
-	got = ask([]int{0, 1}, "GET", "https://a.x/", "")
+	got = ask("GET", "https://a.x/", "")
 	expect(t, fmt.Sprint(got.Action, got.Rule), "deny<nil>")
-	contains(t, ask([]int{1}, "GET", "https://a.x/%5c", "").Reason, "backslash")
-	contains(t, ask([]int{7}, "GET", "https://a.x/", "").Reason, "there is no rule 7")
-	contains(t, ask([]int{1}, "GET", "ftp://a.x/", "").Reason, "http or https")
-	got = ask([]int{2}, "GET", "https://a.x/", "")
-	expect(t, fmt.Sprint(got.Action, *got.Rule, got.Changes), "deny2 []")
+	contains(t, ask("GET", "https://a.x/%5c", "").Reason, "backslash")
+	contains(t, ask("GET", "https://me@a.x/", "").Reason, "user name")
+	contains(t, ask("GET", "a.x/", "").Reason, "no scheme")
+	contains(t, asked(dict{"rules": []any{"a rule"}}, resolved("a.x", 443), "https", "GET", "https://a.x/", "").Reason, "cannot be judged")
+	expect(t, asked(document, policy.Asked{Name: "a.x", Port: 443}, "https", "GET", "https://a.x/", "").Resolve, true)
+	got = asked(document, policy.Asked{Name: "c.x", Port: 443}, "https", "GET", "https://c.x/", "")
+	expect(t, []any{got.Resolve, got.Reason}, []any{false, "no rule allows c.x"})
+	got = asked(document, resolved("d.x", 443), "https", "GET", "https://d.x/", "")
+	expect(t, fmt.Sprint(got.Action, *got.Rule, got.Changes), "deny3 []")
 	contains(t, got.Reason, "there is no secret gh")
+	// What is not HTTP is judged as such, and a plain request by a rule of a name as a request.
+	contains(t, asked(document, resolved("a.x", 443), "tcp", "", "tcp://a.x:443", "").Reason, "rule 1 decides")
+	contains(t, asked(document, resolved("b.x", 80), "http", "get", "http://b.x/", "").Reason, "upper case")
+	expect(t, asked(document, resolved("b.x", 443), "https", "get", "https://b.x/", "").Action, "allow")
+	// Without rules, all that is public.
+	expect(t, asked(nil, resolved("a.x", 80), "http", "get", "http://a.x/", "").Action, "allow")
+	mine := policy.Asked{Name: "a.x", Port: 443, Addresses: []policy.Known{{Address: "192.0.2.1", Own: true}}}
+	contains(t, asked(nil, mine, "https", "GET", "https://a.x/", "").Reason, "a.x leads to an address that is this host")
 }
 
 func TestThereIsABoundOnConnections(t *testing.T) {

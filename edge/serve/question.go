@@ -1,12 +1,9 @@
 package serve
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
-	"net/url"
 	"os"
-	"strconv"
 	"strings"
 
 	"atoll/edge/change"
@@ -14,40 +11,124 @@ import (
 	"atoll/edge/policy"
 )
 
-// judge answers what a request would get, by the code that judges on the wire.
+// judge answers what a connection, and a request on it, would get, by the code that judges on the wire.
 func (e *Edge) judge(message *channel.Message, file *os.File) error {
 	var question channel.Question
 	if err := channel.Content(file, &question); err != nil {
 		return err
 	}
-	verdict, err := judgeQuestion(&question)
+	answer, err := answerTo(&question)
 	var fault *policy.Fault
 	switch {
 	case errors.As(err, &fault):
-		verdict = policy.Verdict{Action: policy.Deny, Reason: fault.Reason}
+		answer = refused(fault.Reason)
 	case err != nil:
-		verdict = policy.Verdict{Action: policy.Deny, Reason: "the question cannot be judged: " + err.Error()}
+		answer = refused("the question cannot be judged: " + err.Error())
 	}
-	return e.answerQuestion(message.ID, verdict)
+	answer.Op, answer.ID = "judged", message.ID
+	return e.supervisor.Send(answer)
 }
 
-func judgeQuestion(question *channel.Question) (policy.Verdict, error) {
-	by, err := rulingOf(question)
+func refused(reason string) channel.Judged {
+	return channel.Judged{Action: policy.Deny, Reason: reason, Changes: []string{}}
+}
+
+// answerTo judges the connection, and then the request where the wire would look into it.
+func answerTo(question *channel.Question) (channel.Judged, error) {
+	bounds, err := boundsOf(question.Policy)
 	if err != nil {
-		return policy.Verdict{}, err
+		return channel.Judged{}, err
 	}
+	way := bounds.Decide(question.Destination)
+	if way.Resolve {
+		return channel.Judged{Resolve: true, Changes: []string{}}, nil
+	}
+	asked := &question.Request
+	name := policy.PlainHost(question.Destination.Name)
+	// By name, each plain request must say which host it is for.
+	looksInto := way.Action == policy.Allow && asked.Scheme == "http" && name != "" && bounds.LooksInto(name)
+	if way.Action != policy.Inspect && !looksInto {
+		return aboutConnection(&way.Admission), nil
+	}
+	by := rulingOf(question.Policy, &way.Admission)
 	defer by.secrets.Wipe()
-	asked := question.Request
-	parsed, err := url.Parse(asked.URL)
-	if err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
-		return policy.Verdict{}, errors.New("the URL is not one of http or https")
+	to := policy.Destination{Name: name, Address: way.Address, Port: question.Destination.Port}
+	verdict := policy.Verdict{}
+	if asked.Scheme == "http" || asked.Scheme == "https" {
+		verdict, err = by.judgeAsked(asked, to)
+	} else {
+		verdict = by.judgeRaw()
 	}
-	to, err := destinationOf(parsed)
+	return aboutRequest(&verdict), err
+}
+
+func boundsOf(document *channel.Policy) (*policy.Bounds, error) {
+	bounds := &policy.Bounds{}
+	if document == nil {
+		return bounds, nil
+	}
+	rules, err := policy.ParseRules(document.Rules)
 	if err != nil {
-		return policy.Verdict{}, err
+		return nil, err
 	}
-	header := http.Header{}
-	host := parsed.Host
+	bounds.Own = policy.NewGatekeeper(policy.Terms{
+		Rules: rules, Observe: document.Observe, Passthrough: document.Passthrough, Proxy: document.Proxy,
+	})
+	if document.Ceiling == nil {
+		return bounds, nil
+	}
+	if rules, err = readCeiling(document.Ceiling); err == nil {
+		bounds.Ceiling = policy.NewGatekeeper(policy.Terms{Rules: rules, Passthrough: document.Ceiling.Passthrough})
+	}
+	return bounds, err
+}
+
+// rulingOf is what the relay has the edge judge by after this verdict on the connection.
+func rulingOf(document *channel.Policy, admission *policy.Admission) *ruling {
+	by := &ruling{
+		set:  &set{observe: document.Observe, secrets: change.NewSecrets(document.Secrets, document.Bound)},
+		kept: policy.Keep(admission.Deciding()),
+	}
+	if document.Ceiling != nil {
+		above := policy.Keep(admission.Above)
+		by.ceiling = &above
+	}
+	return by
+}
+
+func aboutConnection(found *policy.Admission) channel.Judged {
+	answer := channel.Judged{
+		Action: found.Action, Reason: found.Reason, Changes: []string{}, Observed: found.Observed, Ceiling: found.Ceiling,
+	}
+	if found.Observed {
+		answer.Action = policy.Deny // what the policy says
+	}
+	if found.Rule != nil {
+		answer.Rule = &found.Rule.Index
+	}
+	return answer
+}
+
+func aboutRequest(found *policy.Verdict) channel.Judged {
+	answer := channel.Judged{
+		Action: found.Action, Reason: found.Why(), Changes: []string{}, Observed: found.Observed, Ceiling: found.Ceiling,
+	}
+	if found.Rule != nil {
+		answer.Rule = &found.Rule.Index
+		if found.Passes() {
+			answer.Changes = found.Rule.Changes()
+		}
+	}
+	return answer
+}
+
+// judgeAsked decides as for a request on the wire, from its text.
+func (r *ruling) judgeAsked(asked *channel.Asked, to policy.Destination) (policy.Verdict, error) {
+	_, rest, ok := strings.Cut(asked.URL, "://")
+	if !ok {
+		return policy.Verdict{}, errors.New("the URL has no scheme")
+	}
+	header, host := http.Header{}, ""
 	for _, each := range asked.Headers {
 		if strings.EqualFold(each[0], "host") {
 			host = each[1]
@@ -55,61 +136,30 @@ func judgeQuestion(question *channel.Question) (policy.Verdict, error) {
 			header.Add(each[0], each[1])
 		}
 	}
-	_, rest, _ := strings.Cut(asked.URL, "://")
-	target := "/"
+	authority, target := rest, "/"
 	if at := strings.IndexAny(rest, "/?#"); at >= 0 {
+		authority = rest[:at]
 		target, _, _ = strings.Cut(rest[at:], "#")
+	}
+	if strings.Contains(authority, "@") {
+		return policy.Verdict{}, &policy.Fault{Status: http.StatusForbidden, Reason: "the URL has a user name"}
 	}
 	if !strings.HasPrefix(target, "/") {
 		target = "/" + target
 	}
 	parts := policy.Parts{
-		Scheme: parsed.Scheme, Method: asked.Method, Target: target, Host: host, Header: header,
+		Scheme: asked.Scheme, Method: asked.Method, Target: target, Host: host, Header: header,
 		Length: int64(len(asked.Body)), Body: func() policy.Body { return bodyOf(asked.Body, header) },
 	}
-	request, err := policy.NewRequest(parts, to, by.judges()...)
+	request, err := policy.NewRequest(parts, to, r.judges()...)
 	if err != nil {
 		return policy.Verdict{}, err
 	}
-	if parsed.User != nil {
-		return policy.Verdict{}, &policy.Fault{Status: http.StatusForbidden, Reason: "the URL has a user name"}
-	}
-	return by.judgeAsked(parts, request, to, asked.Body)
+	return r.judgeSent(parts, request, to, asked.Body)
 }
 
-func rulingOf(question *channel.Question) (*ruling, error) {
-	kept, err := chosen(question.Rules, question.Kept)
-	if err != nil {
-		return nil, err
-	}
-	by := &ruling{set: &set{observe: question.Observe, secrets: change.NewSecrets(question.Secrets, question.Bound)}, kept: kept}
-	if question.Ceiling != nil {
-		above, err := chosen(question.Ceiling.Rules, question.KeptCeiling)
-		if err != nil {
-			return nil, err
-		}
-		by.ceiling = &above
-	}
-	return by, nil
-}
-
-func chosen(texts []json.RawMessage, indices []int) (policy.Kept, error) {
-	rules, err := policy.ParseRules(texts)
-	if err != nil {
-		return policy.Kept{}, err
-	}
-	var asking []*policy.Rule
-	for _, index := range indices {
-		if index < 0 || index >= len(rules) {
-			return policy.Kept{}, errors.New("there is no rule " + strconv.Itoa(index))
-		}
-		asking = append(asking, rules[index])
-	}
-	return policy.Keep(asking), nil
-}
-
-// judgeAsked decides as for a request on the wire: the rule's changes must be possible, and the ceiling judges what they make.
-func (r *ruling) judgeAsked(
+// judgeSent has the changes of the deciding rule made, which must be possible, and the ceiling judge what they make.
+func (r *ruling) judgeSent(
 	parts policy.Parts, request *policy.Request, to policy.Destination, body []byte,
 ) (policy.Verdict, error) {
 	own := policy.Judge(r.kept, request, r.observe)
@@ -145,30 +195,4 @@ func (r *ruling) judgeAsked(
 
 func bodyOf(body []byte, header http.Header) policy.Body {
 	return policy.Body{Bytes: body, Unclear: policy.BodyUnclear(header)}
-}
-
-func destinationOf(parsed *url.URL) (policy.Destination, error) {
-	name, err := policy.CanonicalHost(parsed.Hostname())
-	to := policy.Destination{Name: name, Port: 443}
-	if parsed.Scheme == "http" {
-		to.Port = 80
-	}
-	if text := parsed.Port(); err == nil && text != "" {
-		to.Port, err = strconv.Atoi(text)
-	}
-	return to, err
-}
-
-func (e *Edge) answerQuestion(id int64, verdict policy.Verdict) error {
-	answer := channel.Judged{
-		Op: "judged", ID: id, Action: verdict.Action, Reason: verdict.Why(), Changes: []string{}, Observed: verdict.Observed,
-		Ceiling: verdict.Ceiling,
-	}
-	if verdict.Rule != nil {
-		answer.Rule = &verdict.Rule.Index
-		if verdict.Passes() {
-			answer.Changes = verdict.Rule.Changes()
-		}
-	}
-	return e.supervisor.Send(answer)
 }

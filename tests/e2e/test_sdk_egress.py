@@ -101,9 +101,14 @@ def test_a_policy_is_tested_by_what_decides_on_the_wire(reads_only: Sandbox, por
     here = f"http://{HOST_NAME}:{port}"
     assert reads_only.egress.test("GET", f"{here}/open/a").action == "allow"
     assert reads_only.egress.test("POST", f"{here}/open/a").action == "deny"
-    assert reads_only.egress.test("GET", "https://example.com/").reason == "no rule allows example.com:443"
-    other = Policy.allow("example.com")
-    assert reads_only.egress.test("GET", "https://example.com/", policy=other).action == "allow"
+    assert reads_only.egress.test("GET", "https://example.com/").reason == "no rule allows example.com"
+    other = Policy(rules=(Rule(addresses=("192.0.2.0/24",)), Rule(hosts=("name.invalid",))))
+    assert reads_only.egress.test("GET", "https://192.0.2.7/", policy=other).action == "allow"
+    gone = reads_only.egress.test("GET", "https://name.invalid/", policy=other)
+    assert (gone.action, gone.reason[:31]) == ("deny", "name.invalid cannot be resolved")
+    assert (
+        reads_only.egress.test("GET", "http://10.0.0.7/", policy="internet").reason == "10.0.0.7 is private"
+    )
 
 
 def test_names_and_rules_go_on_over_sleep_fork_snapshot_and_rollback(reads_only: Sandbox, port: int) -> None:

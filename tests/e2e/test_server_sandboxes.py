@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import e2b
+import msgspec
 import pytest
 from e2b import AsyncSandbox, Sandbox, SandboxQuery, SandboxState
 from tests.e2e.command_line import said
 from tests.e2e.server import Server, serving
 
 import atoll
+from atoll.types import EgressVerdict, Policy, UpstreamProxy
 
 WAIT_S = 60.0
 
@@ -271,11 +273,19 @@ def test_a_request_is_judged_as_e2b_would(server: Server) -> None:
     rules = {"api.example.com": transform("x-one"), "*.example.com": transform("x-two")}
     given: Any = {"allow_out": ["*.example.com"], "deny_out": ["0.0.0.0/0"], "rules": rules}
     with killed(Sandbox.create(timeout=600, network=given)) as sandbox:
-        with contextlib.closing(atoll.Sandbox.of(atoll.Sandbox.get(sandbox.sandbox_id))) as here:
-            assert here.egress.test("GET", "https://api.example.com/").changes == ["set x-one"]
-            assert here.egress.test("GET", "http://www.example.com/").changes == ["set x-two"]
-            assert here.egress.test("GET", "https://example.com/").action == "deny"
-            assert here.egress.test("GET", "tcp://www.example.com:22").action == "allow"
+        info = atoll.Sandbox.get(sandbox.sandbox_id)
+        assert isinstance(info.network, Policy)
+        # Behind a proxy, which resolves the names: there need be none of these.
+        policy = msgspec.structs.replace(info.network, proxy=UpstreamProxy(url="http://192.0.2.1:3128"))
+        with contextlib.closing(atoll.Sandbox.of(info)) as here:
+
+            def asked(url: str) -> EgressVerdict:
+                return here.egress.test("GET", url, policy=policy)
+
+            assert asked("https://api.example.com/").changes == ["set x-one"]
+            assert asked("http://www.example.com/").changes == ["set x-two"]
+            assert asked("https://example.com/").action == "deny"
+            assert asked("tcp://www.example.com:22").action == "allow"
 
 
 def test_a_denied_address_is_refused_at_once() -> None:

@@ -20,6 +20,7 @@ from atoll.network.connection import Connection, Kept
 from atoll.network.edge_channel import EdgeChannel, Message
 from atoll.network.relay import Relay
 from atoll.network.spending import Spending, Spent
+from atoll.policy import spelled_out
 from atoll.types import EgressDecision, EgressVerdict, Policy, converted
 
 PROTOCOL = 1
@@ -88,12 +89,11 @@ class Grant:
     def document(self) -> dict[str, Any]:
         """As the edge reads it."""
         return {
-            "rules": _spelled_out(self.policy.rules),
-            "observe": self.policy.mode == "observe",
+            **spelled_out(self.policy),
             "secrets": dict(self.secrets),
             "bound": {name: list(hosts) for name, hosts in self.bound.items()},
             "canaries": list(self.canaries),
-            "ceiling": None if self.ceiling is None else {"rules": _spelled_out(self.ceiling.rules)},
+            "ceiling": None if self.ceiling is None else spelled_out(self.ceiling),
         }
 
 
@@ -150,13 +150,15 @@ class Inspection:
         """Drop what was counted for a sandbox, which is gone for ever."""
         self._spending.pop(sandbox_id, None)
 
-    async def judge(self, grant: Grant, kept: Kept, request: Mapping[str, Any]) -> EgressVerdict:
-        """Return what a request would get, by the code that decides about real ones.
+    async def judge(
+        self, grant: Grant | None, destination: Mapping[str, Any], request: Mapping[str, Any]
+    ) -> EgressVerdict | None:
+        """Return what a request would get; None if the name of its destination has to be resolved first.
 
         Args:
-            grant: What the edge would be told of the sandbox.
-            kept: The rules that the destination matches.
-            request: As the edge reads it.
+            grant: What the edge would be told of the sandbox; None is everything public, without rules.
+            destination: Its name, port, and the addresses that are known, as the edge reads them.
+            request: The request, likewise.
 
         Raises:
             EdgeError: The edge does not run, or does not answer.
@@ -170,13 +172,13 @@ class Inspection:
             async with asyncio.timeout(_JUDGE_S):
                 await self._ready.wait()
                 document = {
-                    **grant.document(),
-                    "kept": kept.own,
-                    "kept_ceiling": kept.above,
+                    "policy": None if grant is None else grant.document(),
+                    "destination": destination,
                     "request": request,
                 }
                 self._require().send_document({"op": "judge", "id": number}, document)
-                return converted(await answer, EgressVerdict, strict=False)
+                judged = await answer
+                return None if judged.get("resolve") else converted(judged, EgressVerdict, strict=False)
         except (OSError, TimeoutError, msgspec.ValidationError) as error:
             raise EdgeError(f"the process that judges requests gives no answer: {error}") from error
         finally:
@@ -396,15 +398,6 @@ class SandboxInspector:
 def _rules(connection: Connection) -> Message:
     kept = connection.kept or Kept()
     return {"rules": kept.own, "ceiling": kept.above}
-
-
-def _spelled_out(value: Any) -> Any:
-    """A value with all its fields, also those that have their defaults: the edge knows no defaults."""
-    if isinstance(value, msgspec.Struct):
-        return {name: _spelled_out(getattr(value, name)) for name in value.__struct_fields__}
-    if isinstance(value, tuple):
-        return [_spelled_out(one) for one in value]
-    return value
 
 
 async def _either(first: asyncio.Event, second: asyncio.Event) -> None:

@@ -34,6 +34,9 @@ class Links:
         is_own: Whether an address is one of this host's own, which no rule opens.
         nameservers: Returns the nameservers for the guests' questions; None means the host's own.
         proxy_timeout_s: How long an upstream proxy may take to connect.
+
+    Attributes:
+        outside: What all guests have in common on their way out.
     """
 
     def __init__(
@@ -46,7 +49,7 @@ class Links:
     ) -> None:
         self._directory = pins
         self._nameservers = nameservers or HostNameservers()
-        self._outside = Outside(Resolver(self._nameservers), is_own, proxy_timeout_s)
+        self.outside = Outside(Resolver(self._nameservers), is_own, proxy_timeout_s)
         self._links: dict[str, Link] = {}
         self._spares: deque[Link] = deque()
         self._making: set[str] = set()
@@ -90,7 +93,7 @@ class Links:
 
     def forget_names(self) -> None:
         """Resolve every name anew from now on."""
-        self._outside.resolver.forget()
+        self.outside.resolver.forget()
 
     def sweep(self, keep: Collection[str]) -> list[str]:
         """Remove the pins of all links except those in ``keep`` and those that this process has open.
@@ -137,7 +140,7 @@ class Links:
             link_id,
             self._pins(link_id),
             sockets,
-            outside=self._outside,
+            outside=self.outside,
             nameservers=self._nameservers,
             closed=self._forget,
             adopted=adopted,

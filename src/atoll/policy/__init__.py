@@ -21,6 +21,7 @@ from atoll.policy.proxies import (
 from atoll.policy.ranges import CLOSED, closed, plain, touches_closed
 from atoll.policy.schema import schema
 from atoll.policy.shadow import shadowed
+from atoll.policy.spelling import spelled_out
 from atoll.policy.suggest import Suggestion, suggest
 from atoll.policy.text import policy_from_json, policy_from_text, policy_from_toml, to_toml
 
@@ -56,6 +57,7 @@ __all__ = [
     "sandbox_ref",
     "schema",
     "shadowed",
+    "spelled_out",
     "suggest",
     "to_toml",
     "touches_closed",

@@ -78,10 +78,6 @@ class BoundedJudge:
         """See ``Judge``: what one of them passes through, the other may still want to look into."""
         return self._own.looks_into(name) or self.ceiling.looks_into(name)
 
-    def addresses_apart(self, name: str, port: int) -> set[str]:
-        """See ``Judge``."""
-        return self._own.addresses_apart(name, port) | self.ceiling.addresses_apart(name, port)
-
     def connection(self, name: str | None, address: str | None, port: int) -> Verdict:
         """See ``Judge``: it is inspected if one of them wants that."""
         return _both(self._own.connection(name, address, port), self.ceiling.connection(name, address, port))

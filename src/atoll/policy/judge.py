@@ -1,4 +1,6 @@
-"""Decides about connections by name, address and port. Nothing else in atoll decides this.
+"""Decides about connections by name, address and port, on the wire. Nothing else decides there.
+
+`edge/policy/connection.go` decides the same about connections that are only asked about.
 
 Rules about requests are decided by the edge, which gets the numbers of the rules that a connection's
 destination matches.
@@ -14,7 +16,7 @@ from atoll.policy.internal import is_internal
 from atoll.policy.masks import Mask, Names, RuleIndex, mask_of, members
 from atoll.policy.ports import LAST_PORT
 from atoll.policy.proxies import is_loopback_name, local_name, proxied
-from atoll.policy.ranges import closed, network_of, plain
+from atoll.policy.ranges import closed, plain
 from atoll.types import HOST_NAME, Policy
 
 
@@ -111,17 +113,6 @@ class Judge:
     def proxied(self, name: str | None) -> bool:
         """Whether a proxy connects to this plain name; None is an address for which there is no name."""
         return proxied(self.policy.proxy, name)
-
-    def addresses_apart(self, name: str, port: int) -> set[str]:
-        """One address of each kind that rules about this plain name and port tell apart, beside all others."""
-        numbers = members(self._index.named(name) & self._index.at_ports(port, port))
-        found: set[str] = set()
-        for text in (text for number in numbers for text in self.policy.rules[number].addresses):
-            network = network_of(text)
-            found.add(str(network.network_address))
-            if network.prefixlen and int(network.broadcast_address) + 1 < 1 << network.max_prefixlen:
-                found.add(str(network.broadcast_address + 1))
-        return found
 
     def connection(self, name: str | None, address: str | None, port: int) -> Verdict:
         """Decide about a connection.

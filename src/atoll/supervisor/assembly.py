@@ -268,6 +268,20 @@ class Tenants:
         )
 
 
+def _egress(rooms: Rooms, state: State, tenants: Tenants) -> EgressControl:
+    return EgressControl(
+        registry=state.registry,
+        teams=tenants.teams,
+        secrets=tenants.secrets,
+        passwords=tenants.proxy_passwords,
+        decisions=state.decisions,
+        alarms=state.alarms,
+        inspection=rooms.inspection,
+        outside=rooms.links.outside,
+        registries=rooms.registries,
+    )
+
+
 class Steps:
     """The steps that operations on sandboxes are made of."""
 
@@ -294,16 +308,7 @@ class Steps:
             registry, [self.crashes, self.limit_monitor, self.volume_monitor, self.history]
         )
         self.plans = RunPlans(storage.images, paths, quotas, storage.volumes)
-        self.egress = EgressControl(
-            registry=registry,
-            teams=tenants.teams,
-            secrets=tenants.secrets,
-            passwords=tenants.proxy_passwords,
-            decisions=state.decisions,
-            alarms=state.alarms,
-            inspection=rooms.inspection,
-            registries=rooms.registries,
-        )
+        self.egress = _egress(rooms, state, tenants)
         self.turns = Turns()
         self.memory_admission = MemoryAdmission(
             look=machines.host_memory.look, registry=registry, paths=paths, turns=self.turns

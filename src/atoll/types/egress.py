@@ -337,8 +337,7 @@ class EgressVerdict(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_onl
     """What a request would get.
 
     Args:
-        action: What the policy says. ``"depends"`` if rules with ``addresses`` decide about the name, which is
-            not resolved for the answer. A name that leads to a private address is reached only by such a rule.
+        action: What the policy says. A name that the policy knows is resolved for that, as for a connection.
         rule: The index of the deciding rule; None if no rule matches.
         reason: Why, as text for people.
         changes: What would be changed in the request.
@@ -346,7 +345,7 @@ class EgressVerdict(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_onl
         ceiling: The ceiling of the sandbox's team decides, and ``rule`` is one of it.
     """
 
-    action: Action | Literal["depends"]
+    action: Action
     rule: int | None = None
     reason: str = ""
     changes: list[str] = []

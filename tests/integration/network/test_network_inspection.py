@@ -18,7 +18,7 @@ from tests.integration.network.testbed import PUBLIC, Guest, NetworkTestbed, ser
 from tests.integration.network.web import Web, browsing, certified, web
 
 from atoll.host import edge_path, process_alive
-from atoll.network import EdgeProgram, Grant, Inspection, Kept
+from atoll.network import EdgeProgram, Grant, Inspection, ask_about
 from atoll.network.spending import Spending
 from atoll.secrets import Authority, home_authority
 from atoll.types import EgressDecision, Inject, Policy, RateLimit, Rule
@@ -101,7 +101,9 @@ async def test_the_wire_and_the_test_of_a_policy_agree(testbed: NetworkTestbed) 
         address = await address_of(place.guest, GOOD)
         for method, expected in (("GET", "allow"), ("DELETE", "deny")):
             request = {"scheme": "https", "method": method, "url": f"https://{GOOD}:{port}/", "headers": []}
-            verdict = await place.inspection.judge(Grant(policy), Kept((0,)), request)
+            verdict = await ask_about(
+                place.inspection, place.guest.link.egress._outside, Grant(policy), request, GOOD, port
+            )
             assert verdict.action == expected
             async with browsing(place.guest, address, GOOD, port, place.trusted) as browser:
                 status, _ = await browser.fetch(method, "/")

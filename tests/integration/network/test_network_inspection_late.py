@@ -13,7 +13,7 @@ from tests.integration.network.test_network_policies import address_of
 from tests.integration.network.testbed import PUBLIC, NetworkTestbed, serving
 from tests.integration.network.web import browsing
 
-from atoll.network import EdgeProgram, Grant, Inspection, Kept
+from atoll.network import EdgeProgram, Grant, Inspection
 from atoll.types import Policy, Rule
 
 # The first one asks for a connection and dies; the next one notes all that it is told.
@@ -65,7 +65,7 @@ async def test_an_answer_for_an_edge_that_has_died_does_not_reach_the_next_one(
                     assert len(inspection._dials) == 1
                     full.accept()[0].close()
                     await eventually(lambda: not inspection._dials)
-                    await inspection.judge(Grant(policy), Kept((0,)), {})
+                    await inspection.judge(Grant(policy), {}, {})
                 assert (place / "told").read_text().split() == ["policy", "policy", "judge"]
     finally:
         await inspection.aclose()

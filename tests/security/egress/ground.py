@@ -91,6 +91,7 @@ class Ground:
 
     def __init__(self, links: Links, inspection: Inspection, names: KnownNames, authority: Authority) -> None:
         self._links = links
+        self.outside = links.outside
         self.inspection = inspection
         self.names = names
         self.target = Target()

@@ -135,10 +135,3 @@ def test_a_ceiling_does_nothing_but_decide(ceiling: Policy, words: str) -> None:
 def test_a_ceiling_may_judge_requests_and_unplug() -> None:
     check_ceiling(Policy(rules=(Rule(action="unplug", hosts=("a.example",)), Rule(methods=("GET",)))))
     check_ceiling(EVERYTHING)
-
-
-def test_a_ceilings_ranges_tell_addresses_apart_too() -> None:
-    own = Policy(rules=(Rule(hosts=("a.example",), addresses=("10.0.0.0/24",)),))
-    ceiling = Policy(rules=(Rule(hosts=("a.example",), addresses=("10.1.0.0/16",)),))
-    apart = BoundedJudge(own, ceiling).addresses_apart("a.example", 443)
-    assert apart == {"10.0.0.0", "10.0.1.0", "10.1.0.0", "10.2.0.0"}

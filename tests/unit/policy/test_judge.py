@@ -370,14 +370,5 @@ def test_a_name_without_any_allowed_port_is_not_known(policy: Policy) -> None:
             assert not {"allow"} & set(everywhere)
 
 
-def test_addresses_that_rules_tell_apart_are_those_in_and_behind_their_ranges() -> None:
-    rules = (Rule(hosts=("a.example",), ports=(443,), addresses=("10.0.0.0/24",)), Rule(hosts=("b.example",)))
-    judge = Judge(of(*rules))
-    assert judge.addresses_apart("a.example", 443) == {"10.0.0.0", "10.0.1.0"}
-    assert judge.addresses_apart("a.example", 80) == judge.addresses_apart("b.example", 443) == set()
-    last = Judge(of(Rule(hosts=("a.example",), addresses=("255.255.255.255/32",))))
-    assert last.addresses_apart("a.example", 443) == {"255.255.255.255"}
-
-
 def test_a_name_that_is_none_is_known_at_no_address() -> None:
     assert not Judge(of(Rule())).knows_address("no name at all", PUBLIC)

@@ -17,7 +17,8 @@ from atoll.errors import AgentError, AtollError, DeadlineError, ImageNotFoundErr
 from atoll.guest import AgentStats, Freed, GuestInit, LastWords
 from atoll.host import TreeChecksums, TreeUse, remove_tree, tree_use
 from atoll.images import Image
-from atoll.network import Flow, OpenUplink
+from atoll.network import Flow, OpenUplink, Outside
+from atoll.network.resolver import Resolver
 from atoll.types import EgressDecision, ImageAccess, ImageInfo, Policy, Progress
 
 DIGEST = "sha256-" + "0" * 64
@@ -151,6 +152,7 @@ class FakeLinks:
     """What the host has of links: it outlives a supervisor."""
 
     def __init__(self) -> None:
+        self.outside = Outside(Resolver(list), lambda _: False)
         self.open: dict[str, FakeLink] = {}
         self._number = 0
 

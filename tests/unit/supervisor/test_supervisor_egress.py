@@ -7,7 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from atoll.network import Grant, Kept
+from atoll.errors import EdgeError, UnsupportedError
+from atoll.network import Grant, Outside
+from atoll.network.resolver import ResolveError
 from atoll.supervisor.lifecycle.egress_control import EgressControl
 from atoll.supervisor.lifecycle.package_registries import PackageRegistries
 from atoll.supervisor.tenants.proxy_passwords import ProxyPasswords
@@ -44,6 +46,7 @@ def control(harness: Harness, known: list[Any]) -> EgressControl:
         decisions=cast(Any, None),
         alarms=cast(Any, None),
         inspection=cast(Any, object()),
+        outside=cast(Any, None),
         registries=PackageRegistries(dict),
     )
 
@@ -106,73 +109,89 @@ async def test_a_sandbox_whose_team_is_missing_reaches_nothing(harness: Harness)
     assert link.ceiling == Policy()
 
 
-@pytest.mark.parametrize(
-    ("rules", "action"),
-    [
-        ([Rule(hosts=("a.example",), addresses=("10.1.0.0/16",))], "depends"),
-        ([Rule(action="deny", addresses=("203.0.113.0/24",)), Rule(hosts=("a.example",))], "depends"),
-        ([Rule(action="deny", addresses=("192.0.2.0/24",)), Rule(hosts=("a.example",))], "depends"),
-        ([Rule(hosts=("a.example",), addresses=("10.0.0.0/8",)), Rule(hosts=("a.example",))], "allow"),
-        ([Rule(hosts=("a.example",)), Rule(hosts=("b.example",), addresses=("10.0.0.0/8",))], "allow"),
-        (
-            [Rule(hosts=("a.example",)), Rule(hosts=("a.example",), ports=(22,), addresses=("10.0.0.0/8",))],
-            "allow",
-        ),
-        ([Rule(action="deny", hosts=("a.example",)), Rule(addresses=("10.0.0.0/8",), hosts=("*",))], "deny"),
-    ],
-)
-def test_a_test_of_a_name_says_where_its_address_decides(rules: list[Rule], action: str) -> None:
-    @with_harness
-    async def test(harness: Harness) -> None:
-        egress = control(harness, [])
-        told = await egress.judge(Policy(rules=tuple(rules)), None, {"scheme": "tcp"}, "a.example", 443)
-        assert told.action == action
-        assert ("depends on the address" in told.reason) == (action == "depends")
+class Judging:
+    """An edge that answers as it was told, and keeps what it was asked."""
 
-    test()
+    def __init__(self, *answers: EgressVerdict | None) -> None:
+        self.answers = list(answers)
+        self.grants: list[Grant | None] = []
+        self.asked: list[Any] = []
+
+    async def judge(self, grant: Grant | None, destination: object, _: object) -> EgressVerdict | None:
+        self.grants.append(grant)
+        self.asked.append(destination)
+        return self.answers.pop(0)
+
+
+class Resolving:
+    """Resolves one name, and has one address of its own."""
+
+    async def addresses(self, name: str) -> list[str]:
+        if name != "a.example":
+            raise ResolveError(name, 3)
+        return ["192.0.2.1", "192.0.2.2"]
+
+
+def judging(harness: Harness, *answers: EgressVerdict | None) -> tuple[EgressControl, Judging]:
+    egress, edge = control(harness, []), Judging(*answers)
+    egress._inspection = cast(Any, edge)
+    egress._outside = Outside(cast(Any, Resolving()), lambda address: address == "192.0.2.2")
+    return egress, edge
+
+
+ALLOWED = EgressVerdict(action="allow", rule=0)
+TCP = {"scheme": "tcp"}
 
 
 @with_harness
 async def test_a_test_of_a_request_knows_the_secrets_that_there_are(harness: Harness) -> None:
-    known: list[object] = []
-
-    class Judging:
-        async def judge(self, grant: Grant, _kept: Kept, _request: object) -> EgressVerdict:
-            known.append(grant.secrets)
-            return EgressVerdict(action="allow", reason="rule 1 decides")
-
-    egress, secrets = control(harness, []), harness.system.secrets
-    egress._inspection = cast(Any, Judging())
-    await secrets.create("key", "value")
-    await egress.judge(POLICY, None, {"scheme": "https"}, "one.a.example", 443)
-    await secrets.delete("key")
-    await egress.judge(POLICY, None, {"scheme": "https"}, "one.a.example", 443)
-    assert known == [{"key": "value"}, {}]
+    egress, edge = judging(harness, ALLOWED, ALLOWED)
+    await harness.system.secrets.create("key", "value")
+    await egress.judge(POLICY, None, TCP, "192.0.2.2", 443)
+    await harness.system.secrets.delete("key")
+    await egress.judge(POLICY, None, TCP, "192.0.2.2", 443)
+    assert [grant.secrets for grant in edge.grants if grant] == [{"key": "value"}, {}]
 
 
 @with_harness
-async def test_a_plain_request_by_a_rule_of_a_name_is_judged_as_a_request(harness: Harness) -> None:
-    asked: list[tuple[int, ...]] = []
+async def test_a_name_is_resolved_for_a_test_only_after_it_has_been_judged(harness: Harness) -> None:
+    egress, edge = judging(harness, None, ALLOWED)
+    assert await egress.judge(POLICY, None, TCP, "A.example.", 22) == ALLOWED
+    known = [{"address": "192.0.2.1", "own": False}, {"address": "192.0.2.2", "own": True}]
+    assert edge.asked == [
+        {"name": "a.example", "port": 22, "addresses": addresses} for addresses in ([], known)
+    ]
+    assert edge.grants == [Grant(POLICY)] * 2
+    egress, edge = judging(harness, EgressVerdict(action="deny", reason="no rule allows gone.example"))
+    assert (await egress.judge(POLICY, None, TCP, "gone.example", 22)).action == "deny"
+    assert len(edge.asked) == 1
 
-    class Judging:
-        async def judge(self, _grant: Grant, kept: Kept, _request: object) -> EgressVerdict:
-            asked.append(kept.own)
-            return EgressVerdict(action="deny", reason="the method is not in upper case")
 
+@with_harness
+async def test_a_name_that_does_not_resolve_is_denied_for_that_reason(harness: Harness) -> None:
+    egress, _ = judging(harness, None)
+    told = await egress.judge(POLICY, None, TCP, "gone.example", 22)
+    assert (told.action, told.reason) == ("deny", "gone.example cannot be resolved: NXDOMAIN")
+
+
+@with_harness
+async def test_an_address_is_judged_as_it_is_and_without_rules_too(harness: Harness) -> None:
+    egress, edge = judging(harness, ALLOWED)
+    assert await egress.judge("internet", None, TCP, "192.0.2.2", 22) == ALLOWED
+    assert edge.asked == [{"name": "", "port": 22, "addresses": [{"address": "192.0.2.2", "own": True}]}]
+    assert edge.grants == [None]
+
+
+@with_harness
+async def test_an_edge_that_asks_for_addresses_again_gives_no_answer(harness: Harness) -> None:
+    egress, _ = judging(harness, None, None)
+    with pytest.raises(EdgeError, match="addresses that it has"):
+        await egress.judge(POLICY, None, TCP, "a.example", 22)
+
+
+@with_harness
+async def test_nothing_is_judged_where_nothing_can(harness: Harness) -> None:
     egress = control(harness, [])
-    egress._inspection = cast(Any, Judging())
-    policy = Policy(
-        rules=(Rule(hosts=("b.example",)), Rule(hosts=("a.example",))), passthrough=("c.example",)
-    )
-
-    async def judged(scheme: str, host: str, wanted: Policy = policy) -> str:
-        return (await egress.judge(wanted, None, {"scheme": scheme}, host, 80)).action
-
-    assert await judged("http", "a.example") == "deny"
-    assert await judged("https", "a.example") == "allow"
-    assert await judged("http", "a.example", Policy.allow("a.example").with_rules()) == "deny"
-    assert await judged("http", "192.0.2.7", Policy(rules=(Rule(addresses=("192.0.2.0/24",)),))) == "allow"
-    assert (
-        await judged("http", "a.example", Policy(rules=policy.rules, passthrough=("a.example",))) == "allow"
-    )
-    assert asked == [(1,), (0,)]
+    egress._inspection = None
+    with pytest.raises(UnsupportedError, match="cannot judge"):
+        await egress.judge("internet", None, TCP, "a.example", 22)

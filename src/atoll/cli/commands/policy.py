@@ -89,9 +89,10 @@ def test_policy(
     network: EgressPolicy | None,
     as_json: bool,
 ) -> None:
-    r"""Say what a request from a sandbox would get, and which rule decides. Nothing is sent.
+    r"""Say what a request from a sandbox would get, and which rule decides. Nothing is sent to the server.
 
-    tcp://HOST:PORT asks about a connection that is not HTTP. The exit code is 1 if it would be refused.
+    A name that the policy knows is resolved, as for a connection. tcp://HOST:PORT asks about a connection that
+    is not HTTP. The exit code is 1 if it would be refused.
 
     \b
     Example:

@@ -46,7 +46,7 @@ class Network:
         method: str = "GET",
         sandbox: Which = None,
     ) -> str:
-        """Say whether a request from the sandbox would be allowed, and which rule decides. Nothing is sent."""
+        """Say whether a request from the sandbox would be allowed, and which rule decides. The server gets nothing."""
         verdict = await (await self._workplace.sandbox(sandbox)).egress.test(method, url)
         return msgspec.json.encode(verdict).decode()
 

@@ -30,7 +30,10 @@ class AsyncEgress:
         body: str | None = None,
         policy: EgressPolicy | None = None,
     ) -> EgressVerdict:
-        """Return what a request from the sandbox would get. The code that decides about real ones decides.
+        """Return what a request from the sandbox would get. The server gets nothing.
+
+        A name that the policy knows is resolved on the host, as for a connection of the sandbox. One that leads to
+        no address, or to one that no rule opens, is denied.
 
         Args:
             method: The method, such as ``GET``.

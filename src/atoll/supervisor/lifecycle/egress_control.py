@@ -9,22 +9,18 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from atoll.errors import AtollError, UnsupportedError
-from atoll.network import Grant, Kept
+from atoll.network import Grant, ask_about
 from atoll.policy import (
     EVERYTHING,
-    BoundedJudge,
-    Judge,
     ceiling_of,
     check_ceiling,
     check_policy,
-    is_internal,
-    plain_host,
     policy_of,
 )
 from atoll.types import EgressPolicy, EgressVerdict, Policy
 
 if TYPE_CHECKING:
-    from atoll.network import Inspection, Link
+    from atoll.network import Inspection, Link, Outside
     from atoll.supervisor.lifecycle.package_registries import PackageRegistries
     from atoll.supervisor.state.alarms import Alarms
     from atoll.supervisor.state.decisions import DecisionLog
@@ -34,9 +30,6 @@ if TYPE_CHECKING:
     from atoll.supervisor.tenants.secrets import Secrets
     from atoll.supervisor.tenants.teams import Teams
 
-# Judged where a name has not been resolved: an address that is public, and that nobody has.
-_SOME_ADDRESS = "192.0.2.1"
-_LOOPBACK = "127.0.0.1"
 _log = logging.getLogger(__name__)
 ReachSandbox = Callable[[str | None, str, int], Awaitable[socket.socket]]
 
@@ -58,6 +51,7 @@ class EgressControl:
         decisions: Keeps what is decided.
         alarms: Has sandboxes unplugged.
         inspection: Judges requests; None where nothing can.
+        outside: Resolves names as for connections of guests.
         registries: The hosts that ``packages`` allows.
 
     Attributes:
@@ -74,6 +68,7 @@ class EgressControl:
         decisions: DecisionLog,
         alarms: Alarms,
         inspection: Inspection | None,
+        outside: Outside,
         registries: PackageRegistries,
     ) -> None:
         self._registry = registry
@@ -85,6 +80,7 @@ class EgressControl:
         self._decisions = decisions
         self._alarms = alarms
         self._inspection = inspection
+        self._outside = outside
         self._registries = registries
         # Beside the sandboxes' own: a wake or a rollback has a link before its sandbox has it.
         self._rows: WeakKeyDictionary[Link, SandboxRow] = WeakKeyDictionary()
@@ -217,49 +213,25 @@ class EgressControl:
     async def judge(
         self, network: EgressPolicy, team: str | None, request: Mapping[str, Any], host: str, port: int
     ) -> EgressVerdict:
-        """Return what a request would get, by the code that decides about real ones.
+        """Return what a request would get on the wire.
 
         Args:
             network: The policy to judge by.
             team: Whose ceiling judges too.
             request: As the edge reads it.
-            host: The host of its address; a name is not resolved.
+            host: The host of its address. A name that the policy knows is resolved.
             port: The port of its address.
 
         Raises:
             EdgeError: The edge does not answer.
+            UnsupportedError: Nothing here can judge.
         """
+        if self._inspection is None:
+            raise UnsupportedError("this supervisor cannot judge", hint="start one that has the edge")
         rules, ceiling = self._both(network, team)
-        if rules is None:
-            return EgressVerdict(action="allow", reason="every public address is allowed")
-        name = plain_host(host)
-        address = _LOOPBACK if is_internal(name) else _SOME_ADDRESS if name else host
-        judge = Judge(rules) if ceiling is None else BoundedJudge(rules, ceiling)
-        verdict = judge.connection(name, None if name and judge.proxied(name) else address, port)
-        if name and address == _SOME_ADDRESS and not judge.proxied(name):
-            each = [judge.connection(name, at, port) for at in judge.addresses_apart(name, port)]
-            judged_by = verdict.kept, verdict.above
-            if any(
-                one.action != verdict.action
-                or (one.action == "inspect" and (one.kept, one.above) != judged_by)
-                for one in each
-            ):
-                return _depends(name)
-        # As the relay does it: by name, each plain request must say which host it is for.
-        is_plain = verdict.action == "allow" and request["scheme"] == "http" and name is not None
-        judged = verdict.action == "inspect" or (is_plain and judge.looks_into(name or ""))
-        if not judged or self._inspection is None:
-            action = "deny" if verdict.observed or judged or verdict.action == "inspect" else verdict.action
-            return EgressVerdict(
-                action=action,
-                rule=verdict.rule,
-                reason=verdict.reason,
-                observed=verdict.observed,
-                ceiling=verdict.ceiling,
-            )
         # With the secrets: one that is not there has the request refused.
-        grant = self._grant(rules, team, ceiling)
-        return await self._inspection.judge(grant, Kept(verdict.deciding, verdict.above), request)
+        grant = None if rules is None else self._grant(rules, team, ceiling)
+        return await ask_about(self._inspection, self._outside, grant, request, host, port)
 
     def _grant(self, rules: Policy, team: str | None, ceiling: Policy | None) -> Grant:
         """The rules with the secrets that they need. A secret that cannot be had is left out: the edge refuses."""
@@ -310,11 +282,3 @@ class EgressControl:
     def _links(self, sandbox_id: str) -> list[Link]:
         owned = [link for link, row in list(self._rows.items()) if row.sandbox_id == sandbox_id]
         return [link for link in owned if link.is_open]
-
-
-def _depends(name: str) -> EgressVerdict:
-    """The answer for a name about which rules with addresses decide: nobody has resolved it."""
-    return EgressVerdict(
-        action="depends",
-        reason=f"it depends on the address: rules about {name} name addresses; ask with the address instead",
-    )

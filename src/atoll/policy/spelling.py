@@ -1,0 +1,45 @@
+"""Policies as the programs beside the supervisor read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from atoll.policy.hosts import plain_pattern
+from atoll.policy.ranges import network_of
+from atoll.types import Policy
+
+
+def spelled_out(policy: Policy) -> dict[str, Any]:
+    """Return a checked policy with every field, names in ASCII, and ranges in the form that all programs read alike.
+
+    Where its proxy is, is left out: whoever judges need not know it, and it may have a password.
+    """
+    proxy = policy.proxy
+    return {
+        "rules": [
+            {
+                **_with_defaults(rule),
+                "hosts": _names(rule.hosts),
+                "addresses": [str(network_of(text)) for text in rule.addresses],
+            }
+            for rule in policy.rules
+        ],
+        "observe": policy.mode == "observe",
+        "passthrough": _names(policy.passthrough),
+        "proxy": None if proxy is None else {"hosts": _names(proxy.hosts)},
+    }
+
+
+def _names(patterns: Iterable[str]) -> list[str]:
+    return [plain_pattern(pattern) or pattern for pattern in patterns]
+
+
+def _with_defaults(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return {name: _with_defaults(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, tuple):
+        return [_with_defaults(one) for one in value]
+    return value
