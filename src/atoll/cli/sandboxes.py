@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from atoll import Sandbox
@@ -46,6 +46,11 @@ def killed_if_stopped() -> Iterator[list[Sandbox]]:
 def names_of_sandboxes() -> dict[str, str]:
     """Return what users call the sandboxes, by id; of those without a name their id."""
     return {info.sandbox_id: info.name or info.sandbox_id for info in Sandbox.list()}
+
+
+def asked(ref: str) -> closing[Sandbox]:
+    """Give the sandbox for questions in a ``with``: that does not hold it, and so is no use of it."""
+    return closing(held(ref))
 
 
 def held(ref: str) -> Sandbox:

@@ -11,7 +11,7 @@ import click
 
 from atoll import Housekeeping, Sandbox
 from atoll.cli.output import show_json_line
-from atoll.cli.sandboxes import held
+from atoll.cli.sandboxes import asked
 from atoll.cli.text import size, table
 from atoll.errors import AtollError, SandboxNotFoundError
 from atoll.types import SandboxStats
@@ -30,7 +30,7 @@ def used_by(sandboxes: Sequence[str]) -> Used:
     """
     used = {}
     for ref in sandboxes or [info.name or info.sandbox_id for info in Sandbox.list()]:
-        with nullcontext() if sandboxes else suppress(SandboxNotFoundError), held(ref) as sandbox:
+        with nullcontext() if sandboxes else suppress(SandboxNotFoundError), asked(ref) as sandbox:
             used[ref] = sandbox.stats()
     return used
 

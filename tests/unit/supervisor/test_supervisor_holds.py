@@ -210,6 +210,32 @@ async def test_who_only_looks_at_one_that_was_left_does_not_keep_it(harness: Har
 
 
 @with_harness
+async def test_a_question_is_no_use_of_one_that_was_left(harness: Harness) -> None:
+    made = await harness.create()
+    async with _held(harness, made):
+        pass
+    sandbox = await _left(harness, made)
+    one, left_at = f"/v1/sandboxes/{made['sandbox_id']}", sandbox.row.left_at
+    for sleeps in (False, True):
+        if sleeps:
+            harness.boot_s += 61
+            await harness.until(lambda: sandbox.row.state == "suspended")
+        with patch.object(harness.system.idle, "used") as used:
+            for path in _QUESTIONS:
+                assert (await harness.ask("GET", f"{one}{path}")).status == 200, path
+            for path in ("/v1/sandboxes", f"/v1/snapshots?sandbox={made['sandbox_id']}"):
+                assert (await harness.ask("GET", path)).status == 200, path
+            asked = {"method": "GET", "url": "https://example.com/"}
+            assert (await harness.ask("POST", f"{one}/egress/test", asked)).status == 200
+            used.assert_not_called()
+        assert (sandbox.row.left_at, sandbox.row.is_bound) == (left_at, True)
+    assert sandbox.row.state == "suspended"
+
+
+_QUESTIONS = ["", "/stats", "/stats/history", "/logs", "/services", "/egress/decisions", "/egress/registries"]
+
+
+@with_harness
 async def test_one_whose_client_has_come_back_ends_with_it_all_the_same(harness: Harness) -> None:
     made = await harness.create()
     async with _held(harness, made):

@@ -8,7 +8,7 @@ from atoll.cli.lazy import Command
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json
 from atoll.cli.progress import progress_shown
-from atoll.cli.sandboxes import held
+from atoll.cli.sandboxes import asked
 from atoll.cli.text import plain
 from atoll.types import FileChange
 
@@ -30,7 +30,7 @@ def command(sandbox: str, base: str, paths: tuple[str, ...], as_json: bool) -> N
       atoll diff fork work
       atoll diff work before-upgrade --path /etc
     """
-    with held(sandbox) as target, progress_shown() as report:
+    with asked(sandbox) as target, progress_shown() as report:
         found = target.diff(base, paths=paths, on_progress=report)
     if as_json:
         show_json(found)

@@ -7,7 +7,7 @@ import click
 from atoll.cli.lazy import Command
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json, show_json_line
-from atoll.cli.sandboxes import held
+from atoll.cli.sandboxes import asked
 from atoll.cli.text import plain
 
 
@@ -24,7 +24,7 @@ def command(sandbox: str, follow: bool, as_json: bool) -> None:
     Example:
       atoll logs work --follow
     """
-    with held(sandbox) as source:
+    with asked(sandbox) as source:
         if as_json and not follow:  # without --follow, print one value, as every JSON reader expects
             show_json({"text": "".join(source.logs())})
             return

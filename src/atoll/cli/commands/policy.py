@@ -8,7 +8,7 @@ from atoll.cli.lazy import Group
 from atoll.cli.network import NetworkParameter, decision_line, network_shown, registries_shown, verdict_line
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import note, show_json, show_json_line
-from atoll.cli.sandboxes import held
+from atoll.cli.sandboxes import asked, held
 from atoll.cli.text import plain
 from atoll.policy import to_toml
 from atoll.types import EgressPolicy, Policy
@@ -32,7 +32,7 @@ def show_policy(sandbox: str, as_json: bool) -> None:
       atoll policy show work
       atoll policy show work > policy.toml
     """
-    with held(sandbox) as found:
+    with asked(sandbox) as found:
         network = found.info().network
         registries = found.egress.registries() if network == "packages" else None
     if registries is not None and as_json:
@@ -100,7 +100,7 @@ def test_policy(
       atoll policy test work - tcp://example.com:22
     """
     given = dict(pair.partition("=")[::2] for pair in headers)
-    with held(sandbox) as found:
+    with asked(sandbox) as found:
         verdict = found.egress.test(method, url, headers=given, body=body, policy=network)
     if as_json:
         show_json(verdict)
@@ -121,7 +121,7 @@ def show_decisions(sandbox: str, follow: bool, as_json: bool) -> None:
     Example:
       atoll policy log work --follow
     """
-    with held(sandbox) as found:
+    with asked(sandbox) as found:
         for decision in found.egress.decisions(follow=follow):
             if as_json:
                 show_json_line(decision)
@@ -141,7 +141,7 @@ def suggest_policy(sandbox: str, as_json: bool) -> None:
     Example:
       atoll policy suggest work > policy.toml
     """
-    with held(sandbox) as found:
+    with asked(sandbox) as found:
         suggestion = found.egress.suggest()
     if as_json:
         show_json(suggestion.policy)

@@ -13,7 +13,7 @@ from atoll.cli.lazy import Group
 from atoll.cli.lifecycle import Length
 from atoll.cli.options import env_option, json_option, sandbox_argument
 from atoll.cli.output import show_json, show_json_line
-from atoll.cli.sandboxes import held
+from atoll.cli.sandboxes import asked, held
 from atoll.cli.text import age, moment, plain, table
 
 name_argument = click.argument("name", metavar="NAME")
@@ -95,7 +95,7 @@ def list_services(sandbox: str, as_json: bool) -> None:
     Example:
       atoll service ls work
     """
-    with held(sandbox) as target:
+    with asked(sandbox) as target:
         infos = target.services.list()
     if as_json:
         show_json(infos)

@@ -8,7 +8,7 @@ from atoll.cli.lazy import Command
 from atoll.cli.lifecycle import Length
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json
-from atoll.cli.sandboxes import held
+from atoll.cli.sandboxes import asked
 
 
 @click.command(name="url", cls=Command)
@@ -30,7 +30,7 @@ def command(sandbox: str, port: int, expires_in_s: float | None, as_json: bool) 
       atoll url work 8000
       atoll url --expires 1h work 8000
     """
-    with held(sandbox) as target:
+    with asked(sandbox) as target:
         address = target.url(port, expires_in_s=expires_in_s)
     if as_json:
         show_json({"url": address})
