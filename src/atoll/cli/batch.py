@@ -9,6 +9,7 @@ import click
 
 from atoll.cli.failures import FAILED, Failure, failure_line
 from atoll.cli.output import note, show_json
+from atoll.cli.text import plain
 from atoll.errors import AtollError
 
 _T = TypeVar("_T")
@@ -22,6 +23,8 @@ def for_each(
     shown: Callable[[dict[str, _T]], object] = lambda results: results,
 ) -> None:
     """Do something for each name. A failure does not stop the others, but makes the exit code 125.
+
+    All that succeeded is silent. If something failed, it is told what was done.
 
     Args:
         names: The names; a repeated one is used once.
@@ -39,5 +42,7 @@ def for_each(
             note(failure_line(Failure(error, as_json=as_json)))
     if as_json:
         show_json(shown(results))
+    elif failed and results:
+        click.echo(plain(f"done for the others: {', '.join(results)}"))
     if failed:
         click.get_current_context().exit(FAILED)

@@ -54,6 +54,11 @@ def test_each_name_is_taken_and_all_that_failed_are_told(
     ]
     told = capsys.readouterr()
     assert all(name in line for name, line in zip(("typo", "slip"), told.err.splitlines(), strict=True))
+    assert told.out == "done for the others: one, three\n"
+    assert run([*command.split(), "one", "three"]) == 0
+    assert capsys.readouterr().out == ""
+    assert run([*command.split(), "typo"]) == 125
+    assert capsys.readouterr().out == ""
     assert run([*command.split(), "typo", "one", "--json"]) == 125
     told = capsys.readouterr()
     assert "one" in json.dumps(json.loads(told.out)) and "typo" not in told.out
