@@ -325,6 +325,13 @@ def test_memory_that_no_program_holds_ends_the_sandbox_and_the_reason_says_so(mo
         assert sandbox.exec(["echo", "again"]).stdout == "again\n"
 
 
+def test_directories_in_memory_hold_half_of_the_memory_each(module_home: Path) -> None:
+    with Sandbox.create(limits=Limits(memory_mib=256)) as sandbox:
+        sizes = sandbox.run("df -m --output=size /tmp /run /dev/shm | tail -n +2").stdout.split()
+        assert sizes == ["128"] * 3
+        assert "No space left on device" in sandbox.run("head -c 129M /dev/zero >/tmp/large").stderr
+
+
 def test_what_is_read_and_written_and_sent_keeps_to_its_rate(module_home: Path) -> None:
     with Sandbox.create(limits=Limits(disk_mib_s=4, network_mib_s=1)) as sandbox:
         began_s = time.monotonic()
