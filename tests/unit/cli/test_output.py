@@ -20,15 +20,15 @@ def test_json_holds_no_character_that_a_terminal_obeys(capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize(
-    ("module", "arguments"),
+    ("opens", "arguments"),
     [
-        ("policy", ["policy", "log", "work", "--json"]),
-        ("logs", ["logs", "work", "--follow", "--json"]),
-        ("service", ["service", "logs", "work", "web", "--json"]),
+        ("policy.asked", ["policy", "log", "work", "--json"]),
+        ("logs.asked", ["logs", "work", "--follow", "--json"]),
+        ("service.held", ["service", "logs", "work", "web", "--json"]),
     ],
 )
 def test_values_that_come_one_by_one_are_a_line_each(
-    module: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
+    opens: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     pieces = [SimpleNamespace(stream="stdout", text=text) for text in ("one\n", "two\x9b")]
     sandbox = MagicMock()
@@ -36,7 +36,7 @@ def test_values_that_come_one_by_one_are_a_line_each(
     sandbox.logs.return_value = [piece.text for piece in pieces]
     sandbox.services.logs.return_value = pieces
     sandbox.egress.decisions.return_value = [{"text": piece.text} for piece in pieces]
-    with patch(f"atoll.cli.commands.{module}.held", return_value=sandbox):
+    with patch(f"atoll.cli.commands.{opens}", return_value=sandbox):
         assert run(arguments) == 0
     shown = capsys.readouterr().out
     assert [json.loads(line)["text"] for line in shown.splitlines()] == ["one\n", "two\x9b"]

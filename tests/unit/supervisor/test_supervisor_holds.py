@@ -14,8 +14,10 @@ from unittest.mock import AsyncMock, patch
 import pytest
 
 from atoll.protocol import DialRequest
+from atoll.supervisor.lifecycle.egress_control import EgressControl
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.state.sandbox import Sandbox
+from atoll.types import EgressVerdict
 from tests.unit.supervisor.fakes import FakeLink
 from tests.unit.supervisor.harness import Harness, with_harness, with_harness_of
 
@@ -226,7 +228,8 @@ async def test_a_question_is_no_use_of_one_that_was_left(harness: Harness) -> No
             for path in ("/v1/sandboxes", f"/v1/snapshots?sandbox={made['sandbox_id']}"):
                 assert (await harness.ask("GET", path)).status == 200, path
             asked = {"method": "GET", "url": "https://example.com/"}
-            assert (await harness.ask("POST", f"{one}/egress/test", asked)).status == 200
+            with patch.object(EgressControl, "judge", AsyncMock(return_value=EgressVerdict(action="deny"))):
+                assert (await harness.ask("POST", f"{one}/egress/test", asked)).status == 200
             used.assert_not_called()
         assert (sandbox.row.left_at, sandbox.row.is_bound) == (left_at, True)
     assert sandbox.row.state == "suspended"
