@@ -181,7 +181,7 @@ def _control(ground: Ground) -> EgressControl:
     return EgressControl(
         registry=cast(Any, None),
         teams=cast(Any, SimpleNamespace(follow=lambda _: None, ceiling_of=lambda _: None)),
-        secrets=cast(Any, SimpleNamespace(follow=lambda _: None)),
+        secrets=cast(Any, SimpleNamespace(follow=lambda _: None, canaries_for=lambda _: {})),
         decisions=cast(Any, None),
         alarms=cast(Any, None),
         inspection=ground.inspection,

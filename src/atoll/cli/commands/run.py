@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -48,15 +48,25 @@ def command(ctx: click.Context, /, keep: bool, terminal: bool, as_json: bool, **
       echo hello | atoll run tr a-z A-Z
     """
     program = ProgramOptions.of(options, env={})
+    # Until the `with` below has begun, nothing else would kill it at a Ctrl-C.
     with killed_if_stopped() as made:
         with progress_shown() as report:
             lease = Lifecycle(timeout_s=options["lease_s"])
             made.append(Sandbox.create(**wanted(options), lifecycle=lease, keep=keep, on_progress=report))
+        sandbox = made[0]
         if keep:
-            note(f"sandbox {options['name'] or made[0].id}")
+            note(f"sandbox {options['name'] or sandbox.id}")
+            made.clear()
+        code = _execute(sandbox, program, options, as_json=as_json, terminal=terminal)
+    ctx.exit(code)
+
+
+def _execute(
+    sandbox: Sandbox, program: ProgramOptions, options: Mapping[str, Any], *, as_json: bool, terminal: bool
+) -> int:
     try:
-        with made[0] as sandbox:
-            code = execute(sandbox, program, as_json=as_json, terminal=terminal)
+        with sandbox:
+            return execute(sandbox, program, as_json=as_json, terminal=terminal)
     except FileMissingError as error:
         if options["image"] is None and options["template"] is None:
             error.remedy = image_hint(program.argv, error.remedy)
@@ -69,9 +79,8 @@ def command(ctx: click.Context, /, keep: bool, terminal: bool, as_json: bool, **
             hint=f"its {ends} may have ended: give a longer one"
             if ends
             else "another client killed it; run it again",
-            sandbox_id=error.sandbox_id or made[0].id,
+            sandbox_id=error.sandbox_id or sandbox.id,
         ) from error
-    ctx.exit(code)
 
 
 def image_hint(argv: Sequence[str], hint: str | None) -> str:
