@@ -155,6 +155,7 @@ async def test_a_build_whose_steps_copy_the_disk_keeps_the_last_ones_that_fit(ha
         with patch.object(operations, "_COPIES_MOST_BYTES", most_bytes):
             await harness.ask("POST", f"/v1/builds/{build_id}/finish", {"state": "failed"})
         await hold
+        await harness.until(lambda: len(harness.system.registry.snapshots()) == left)  # noqa: B023
         found = [row.snapshot_id for row in harness.system.registry.snapshots()]
         assert (len(found), found[-1]) == (left, last)
 
