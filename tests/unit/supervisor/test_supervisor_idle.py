@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -233,6 +234,31 @@ async def test_any_use_thaws_what_was_only_idle_even_without_auto_resume(harness
     with pytest.raises(AsleepError):
         await harness.system.dialling.dial(DialRequest(sandbox=made["sandbox_id"], port=1))
     assert "end_dialled" in next(iter(harness.links.open.values())).calls
+
+
+@with_harness
+async def test_one_that_data_thaws_at_once_has_a_while_to_handle_it(harness: Harness) -> None:
+    made = await harness.create(lifecycle={"idle_pause_s": 1})
+    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    thawing: list[asyncio.Task[object]] = []
+
+    def data_comes(*_: object) -> None:
+        thawing.append(asyncio.create_task(harness.system.wakes.use(sandbox)))
+
+    watch = harness.system._steps.traffic.watch
+    harness.system._steps.traffic.watch = data_comes  # type: ignore[method-assign,assignment]
+
+    def passed() -> bool:
+        if not thawing:
+            harness.boot_s += 1
+        return bool(thawing) and thawing[0].done()
+
+    await harness.until(passed)
+    harness.system._steps.traffic.watch = watch  # type: ignore[method-assign]
+    harness.boot_s += 0.5
+    await asyncio.sleep(0.6)  # two looks
+    assert sandbox.row.state == "running"
+    await _idle(harness, made, "paused")
 
 
 @with_harness

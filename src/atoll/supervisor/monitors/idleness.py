@@ -258,6 +258,8 @@ class IdleMonitor:
         else:
             wakes_at = wake_time(sandbox.row.lifecycle, wake_at, self._clock.unix_s())
             await self._pauses.pause_locked(sandbox, "idle", received=received, wakes_at=wakes_at)
+            # Noted here: data may thaw it before the next look, and then it has a while to handle that.
+            sandbox.idleness.enter("paused", self._clock.awake_s())
 
 
 def _payload_bytes(running: RunningMachine) -> int:
