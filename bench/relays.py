@@ -22,8 +22,7 @@ from tests.integration.network.testbed import PUBLIC, NetworkTestbed
 from tests.integration.network.web import certified
 
 from atoll.host import edge_path, in_netns
-from atoll.network import EdgeProgram, Grant, Inspection, filters, nftables, pins_of
-from atoll.network import edge as link_end
+from atoll.network import EdgeProgram, Grant, Inspection, filters, namespaces, nftables, pins_of
 from atoll.secrets import home_authority
 from atoll.types import Policy, Rule
 
@@ -155,7 +154,7 @@ def plain(load: Path, directory: Path) -> Iterator[Stage]:
     """The same place with a plain relay of threads that copy."""
     with _served(load, directory) as (ports, roots):
         pins = pins_of(directory, "plain")
-        sockets = link_end.make(pins)
+        sockets = namespaces.make(pins)
         try:
             in_netns(pins.inner, lambda: nftables.delete_table(socket.AF_INET, filters.TABLE))
             (directory / "outside.crt").write_text(roots)
@@ -166,7 +165,7 @@ def plain(load: Path, directory: Path) -> Iterator[Stage]:
             with contextlib.suppress(OSError):
                 sockets.relay.shutdown(socket.SHUT_RDWR)
             sockets.close()
-            link_end.remove(pins)
+            namespaces.remove(pins)
 
 
 def _relay(listener: socket.socket) -> None:

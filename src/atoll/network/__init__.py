@@ -8,12 +8,12 @@ from atoll.network.addresses import (
     GUEST_INTERFACE,
     PREFIX_BITS,
 )
-from atoll.network.edge import cut, pins_of
 from atoll.network.egress import Outside
 from atoll.network.flows import Flow
 from atoll.network.inspection import EdgeProgram, Grant, Inspection
 from atoll.network.link import Link
 from atoll.network.links import SHORTAGES, Links
+from atoll.network.namespaces import cut, pins_of
 from atoll.network.pace import Pace
 from atoll.network.question import ask_about
 from atoll.network.shaping import can_shape

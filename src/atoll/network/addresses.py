@@ -14,7 +14,7 @@ GUEST_HARDWARE = bytes.fromhex("02a7011e0002")
 GATEWAY_HARDWARE = bytes.fromhex("02a7011e0001")
 
 GUEST_INTERFACE = "eth0"
-EDGE_INTERFACE = "guest"
+OUTER_INTERFACE = "guest"
 INTERFACE_INDEX = 100
 
 # These are below the ports that the kernel gives to dialled connections.

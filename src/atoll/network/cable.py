@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 from atoll.host import to_the_end
-from atoll.network import edge, veth
-from atoll.network.edge import Pins
+from atoll.network import namespaces, veth
+from atoll.network.namespaces import Pins
 from atoll.network.netlink import NetlinkSocket
 from atoll.network.uplink import OpenUplink
 
@@ -17,7 +17,7 @@ class Cable:
 
     Args:
         pins: Where the namespaces are pinned.
-        counters: Asks the edge about its interface.
+        counters: Asks the outer namespace about its interface.
     """
 
     def __init__(self, pins: Pins, counters: NetlinkSocket) -> None:
@@ -37,7 +37,9 @@ class Cable:
             OSError: The kernel cannot do that, or the link's namespaces are gone.
         """
         if mib_s != self._rate_mib_s:
-            await asyncio.to_thread(edge.shape, self._pins, None if mib_s is None else int(mib_s * (1 << 20)))
+            await asyncio.to_thread(
+                namespaces.shape, self._pins, None if mib_s is None else int(mib_s * (1 << 20))
+            )
             self._rate_mib_s = mib_s
 
     async def prepare(self) -> None:
@@ -48,7 +50,7 @@ class Cable:
         Raises:
             OSError: The link's namespaces are gone.
         """
-        await asyncio.to_thread(edge.address_guest, self._pins)
+        await asyncio.to_thread(namespaces.address_guest, self._pins)
 
     async def open_uplink(self) -> OpenUplink:
         """Take the guest's interface for a machine that does not take it by itself.
@@ -60,7 +62,7 @@ class Cable:
         """
         # Not cancelled: a thread that went on could remove the address after ``prepare`` has set it for
         # another machine.
-        return await to_the_end(asyncio.to_thread(edge.open_uplink, self._pins))
+        return await to_the_end(asyncio.to_thread(namespaces.open_uplink, self._pins))
 
     def traffic(self) -> tuple[int, int]:
         """Return the bytes that the guest has received and sent since the link was made.

@@ -1,8 +1,8 @@
-"""The packet filter between a guest and its edge.
+"""The packet filter between a guest and its gateway, the outer namespace.
 
-In the edge every TCP connection and every DNS question of the guest ends at the relay's ports, and nothing
+In the outer namespace every TCP connection and every DNS question of the guest ends at the relay's ports, and nothing
 else is let in. Connections that are dialled into the guest are not tracked, and only packets to the gateway's
-own address belong to them. So a packet of a connection that the edge does not know, such as one of a restored
+own address belong to them. So a packet of a connection that this namespace does not know, such as one of a restored
 guest, reaches a port without that connection and is answered with a reset.
 """
 
@@ -46,8 +46,8 @@ _FIRST = -400
 _UDP = socket.IPPROTO_UDP
 
 
-def edge_chains() -> list[Chain]:
-    """Return the IPv4 table of an edge."""
+def outer_chains() -> list[Chain]:
+    """Return the IPv4 table of an outer namespace."""
     return [
         Chain(
             "raw_in",
@@ -112,9 +112,9 @@ def cut_chains() -> list[Chain]:
 
 
 def cut() -> None:
-    """Let nothing pass in the calling thread's network namespace, an edge. Idempotent.
+    """Let nothing pass in the calling thread's network namespace, an outer one. Idempotent.
 
-    IPv6 never passes in an edge. The cut outlives this process.
+    IPv6 never passes there. The cut outlives this process.
 
     Raises:
         OSError: The kernel refused it.
@@ -142,13 +142,13 @@ def is_cut() -> bool:
     return nftables.has_table(socket.AF_INET, CUT_TABLE)
 
 
-def filter_edge() -> None:
-    """Install the filter of an edge in the calling thread's network namespace.
+def filter_outer() -> None:
+    """Install the filter of an outer namespace in the calling thread's network namespace.
 
     Raises:
         OSError: The kernel refused it.
     """
-    nftables.add_table(socket.AF_INET, TABLE, edge_chains())
+    nftables.add_table(socket.AF_INET, TABLE, outer_chains())
     if Path("/proc/net/if_inet6").exists():
         nftables.add_table(socket.AF_INET6, TABLE, closed_chains())
 

@@ -43,7 +43,7 @@ class Flow(msgspec.Struct, frozen=True):
 
 
 def dialled_flows() -> list[Flow]:
-    """Return the connections that were dialled into the guest from the calling thread's namespace, an edge.
+    """Return the connections that were dialled into the guest from the calling thread's namespace, an outer one.
 
     Raises:
         OSError: The kernel cannot list them.
@@ -54,7 +54,7 @@ def dialled_flows() -> list[Flow]:
 
 
 def open_connections() -> int:
-    """Return how many connections the calling thread's namespace, an edge, has with its guest.
+    """Return how many connections the calling thread's namespace, an outer one, has with its guest.
 
     Raises:
         OSError: The kernel cannot list them.
@@ -66,10 +66,10 @@ def open_connections() -> int:
 class Dialled:
     """The connections that were dialled into one guest.
 
-    A few are recorded one by one, because the kernel lists those of one edge from a table of all on the host.
+    A few are recorded one by one, because the kernel lists those of one namespace from a table of all on the host.
 
     Args:
-        kernel: A SOCK_DIAG conversation that was opened in the edge.
+        kernel: A SOCK_DIAG conversation that was opened in the outer namespace.
         known: True if there are none yet; False if another process may have dialled.
     """
 
@@ -115,7 +115,7 @@ def unanswered_s(kernel: NetlinkSocket, *, relayed: bool = True) -> float | None
 
     It is what one side of a connection sent after the other side's last data: the client's of a dialled
     connection, and the guest's of one to the outside. ``relayed=False`` leaves out those of the relay.
-    ``kernel`` was opened in the edge.
+    ``kernel`` was opened in the outer namespace.
 
     Raises:
         OSError: The kernel cannot list connections.
@@ -159,7 +159,7 @@ def _ports(body: bytes) -> tuple[int, int]:
 
 
 def challenger() -> socket.socket:
-    """Make the socket that ``challenge`` sends with, in the calling thread's namespace, an edge.
+    """Make the socket that ``challenge`` sends with, in the calling thread's namespace, an outer one.
 
     Raises:
         OSError: The kernel does not allow such packets.
@@ -171,7 +171,7 @@ def challenger() -> socket.socket:
 def challenge(raw: socket.socket, flows: Iterable[Flow]) -> None:
     """Send one packet of each flow with wrong numbers, on a socket from ``challenger``.
 
-    A guest that has the connection answers with the numbers it expects. The edge, which does not know the
+    A guest that has the connection answers with the numbers it expects. The outer namespace, which does not know the
     connection, answers that with a matching reset. A guest that does not have it answers with a reset.
 
     Raises:

@@ -35,8 +35,8 @@ class NameForwarder:
     with that id and that question, is sent back to the guest. With rules ``NamedAnswers`` makes the answers.
 
     Args:
-        datagrams: Bound in the edge for questions by UDP; the forwarder owns it from now on.
-        listener: Listens in the edge for questions by TCP; the forwarder owns it too.
+        datagrams: Bound in the outer namespace for questions by UDP; the forwarder owns it from now on.
+        listener: Listens in the outer namespace for questions by TCP; the forwarder owns it too.
         nameservers: Returns the addresses and ports to ask.
         named: Makes the answers where there are rules; None answers as if there were none.
     """

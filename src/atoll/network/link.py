@@ -7,16 +7,16 @@ import contextlib
 import socket
 from collections.abc import Callable, Collection, Coroutine, Iterable
 
-from atoll.network import edge
+from atoll.network import namespaces
 from atoll.network.addresses import GUEST_ADDRESS
 from atoll.network.cable import Cable
 from atoll.network.dnsclient import Nameservers
-from atoll.network.edge import EdgeSockets, Pins
 from atoll.network.egress import Egress, Outside
 from atoll.network.flows import Dialled, Flow, challenge, unanswered_s
 from atoll.network.forwarder import NameForwarder
 from atoll.network.inspection import Grant, Inspected, Inspection
 from atoll.network.names import NameTable
+from atoll.network.namespaces import OuterSockets, Pins
 from atoll.network.naming import NamedAnswers
 from atoll.network.relay import Relay
 from atoll.policy import Canaries, policy_of
@@ -36,7 +36,7 @@ class Link(Cable):
     Args:
         link_id: Names its two pins.
         pins: Where they are.
-        sockets: The sockets opened in the edge; the link owns them from now on.
+        sockets: The sockets opened in the outer namespace; the link owns them from now on.
         outside: What all guests have in common on their way out.
         nameservers: Returns the nameservers that get the guest's questions.
         closed: Called when the link is closed.
@@ -47,7 +47,7 @@ class Link(Cable):
         self,
         link_id: str,
         pins: Pins,
-        sockets: EdgeSockets,
+        sockets: OuterSockets,
         *,
         outside: Outside,
         nameservers: Nameservers,
@@ -135,8 +135,8 @@ class Link(Cable):
         self._parted += self._relay.flows()
         self._relay.reset()  # first, so that the guest still gets the resets
         self._forget_inspected()  # the edge may hold what it has not sent on yet
-        edge.cut(self._pins)
-        self._parted += edge.dialled_flows(self._pins)
+        namespaces.cut(self._pins)
+        self._parted += namespaces.dialled_flows(self._pins)
         with contextlib.suppress(OSError):  # nothing passes on those that the kernel does not end
             self.end_dialled()
 
@@ -146,7 +146,7 @@ class Link(Cable):
         Raises:
             OSError: The kernel refused it, or the link's namespaces are gone.
         """
-        await asyncio.to_thread(edge.mend, self._pins)
+        await asyncio.to_thread(namespaces.mend, self._pins)
         self._is_cut = False
         self.egress.cut(False)
         self._inspect_again()
@@ -175,7 +175,7 @@ class Link(Cable):
         if kept is not None and not (self._is_cut or self._parted or self._forwarder.is_asked):
             with contextlib.suppress(OSError):  # it cannot be known, so it is kept
                 # The kernel may still have to deliver what was left when a connection was closed.
-                return await asyncio.to_thread(edge.open_connections, self._pins) <= kept
+                return await asyncio.to_thread(namespaces.open_connections, self._pins) <= kept
         self._relay.probe()
         self._close_ready()
         return False
@@ -186,7 +186,7 @@ class Link(Cable):
         Raises:
             OSError: The link's namespaces are gone.
         """
-        return self._relay.flows() + await asyncio.to_thread(edge.dialled_flows, self._pins)
+        return self._relay.flows() + await asyncio.to_thread(namespaces.dialled_flows, self._pins)
 
     def unanswered_s(self, *, by_guest: bool = True) -> float | None:
         """Return how long ago a client or the guest asked what has not been answered; None if nothing.
@@ -213,7 +213,7 @@ class Link(Cable):
         self._relay.reset()
         flows = list(gone)
         if flows:
-            raw = await asyncio.to_thread(edge.challenger, self._pins)
+            raw = await asyncio.to_thread(namespaces.challenger, self._pins)
             again = self._spawn(self._challenge_again(raw, flows))
             again.add_done_callback(lambda _: raw.close())
             challenge(raw, flows)
@@ -221,7 +221,7 @@ class Link(Cable):
     async def aclose(self) -> None:
         """Close everything and remove both namespaces. Idempotent."""
         await self.leave()
-        await asyncio.to_thread(edge.remove, self._pins)
+        await asyncio.to_thread(namespaces.remove, self._pins)
 
     async def leave(self) -> None:
         """Close what this process has open; the namespaces stay for the next process. Idempotent."""
@@ -245,7 +245,7 @@ class Link(Cable):
         self._ready.clear()
 
     async def _fill(self) -> None:
-        making = asyncio.ensure_future(asyncio.to_thread(edge.dial_sockets, self._pins))
+        making = asyncio.ensure_future(asyncio.to_thread(namespaces.dial_sockets, self._pins))
         try:
             made = await asyncio.shield(making)
         except asyncio.CancelledError:

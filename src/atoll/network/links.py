@@ -11,18 +11,18 @@ from collections.abc import Callable, Collection, Coroutine
 from pathlib import Path
 
 from atoll.host import is_this_host
-from atoll.network import edge
+from atoll.network import namespaces
 from atoll.network.dnsclient import Nameservers
-from atoll.network.edge import EdgeSockets, Pins
 from atoll.network.egress import Outside
 from atoll.network.link import Link
+from atoll.network.namespaces import OuterSockets, Pins
 from atoll.network.resolver import Resolver
 from atoll.network.resolvers import HostNameservers
 from atoll.network.upstream import PROXY_TIMEOUT_S
 
 SPARES = 2
 # A short-term shortage in this process; what it asked for exists all the same.
-_SUFFIXES = (".inner", ".edge", ".names")
+_SUFFIXES = (".inner", ".outer", ".names")
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 
 
@@ -82,7 +82,7 @@ class Links:
             return self._links[link_id]
         pins = self._pins(link_id)
         try:
-            sockets = await asyncio.to_thread(edge.reopen, pins)
+            sockets = await asyncio.to_thread(namespaces.reopen, pins)
         except OSError as error:
             if error.errno in SHORTAGES:
                 raise
@@ -104,7 +104,7 @@ class Links:
         own = {*keep, *self._links, *self._making, *(link.link_id for link in self._spares)}
         found = {path.stem for path in self._directory.iterdir() if path.suffix in _SUFFIXES}
         for link_id in found - own:
-            edge.remove(self._pins(link_id))
+            namespaces.remove(self._pins(link_id))
         return sorted(found - own)
 
     async def aclose(self) -> None:
@@ -125,7 +125,7 @@ class Links:
         link_id = secrets.token_hex(6)
         pins = self._pins(link_id)
         self._making.add(link_id)
-        making = asyncio.ensure_future(asyncio.to_thread(edge.make, pins))
+        making = asyncio.ensure_future(asyncio.to_thread(namespaces.make, pins))
         try:
             sockets = await asyncio.shield(making)
         except asyncio.CancelledError:
@@ -135,7 +135,7 @@ class Links:
             self._making.discard(link_id)
         return self._link(link_id, sockets)
 
-    def _link(self, link_id: str, sockets: EdgeSockets, *, adopted: bool = False) -> Link:
+    def _link(self, link_id: str, sockets: OuterSockets, *, adopted: bool = False) -> Link:
         return Link(
             link_id,
             self._pins(link_id),
@@ -162,7 +162,7 @@ class Links:
         self._filling = False
 
     def _pins(self, link_id: str) -> Pins:
-        return edge.pins_of(self._directory, link_id)
+        return namespaces.pins_of(self._directory, link_id)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
@@ -170,7 +170,7 @@ class Links:
         task.add_done_callback(self._tasks.discard)
 
 
-async def _undo(making: asyncio.Future[EdgeSockets], pins: Pins) -> None:
+async def _undo(making: asyncio.Future[OuterSockets], pins: Pins) -> None:
     with contextlib.suppress(OSError):
         (await making).close()
-        await asyncio.to_thread(edge.remove, pins)
+        await asyncio.to_thread(namespaces.remove, pins)

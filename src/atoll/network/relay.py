@@ -1,4 +1,4 @@
-"""Accepts the guest's TCP connections in the edge namespace and connects them from the host."""
+"""Accepts the guest's TCP connections in the outer namespace and connects them from the host."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Relay:
     gives up is reset. ``data_watch`` notices what comes on connections that are held.
 
     Args:
-        listener: The socket in the edge that gets all TCP of the guest; the relay owns it from now on.
+        listener: The socket in the outer namespace that gets all TCP of the guest; the relay owns it from now on.
         egress: Decides about each connection.
     """
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from atoll.network import netlink
 from atoll.network.addresses import (
-    EDGE_INTERFACE,
     GATEWAY_ADDRESS,
     GATEWAY_HARDWARE,
     GUEST_ADDRESS,
     GUEST_HARDWARE,
     GUEST_INTERFACE,
     INTERFACE_INDEX,
+    OUTER_INTERFACE,
     PREFIX_BITS,
 )
 from atoll.network.netlink import (
@@ -64,7 +64,7 @@ def lay(inner_fd: int) -> None:
     )
     body = (
         _interface()
-        + text(_LINK_NAME, EDGE_INTERFACE)
+        + text(_LINK_NAME, OUTER_INTERFACE)
         + attribute(_LINK_ADDRESS, GATEWAY_HARDWARE)
         + nested(_LINK_INFO, text(_INFO_KIND, "veth"), nested(_INFO_DATA, peer))
     )
@@ -115,7 +115,7 @@ def sizes(kernel: NetlinkSocket) -> tuple[int, int]:
 def traffic(kernel: NetlinkSocket) -> tuple[int, int]:
     """Return the bytes that the guest has received and sent.
 
-    ``kernel`` was opened in the edge and reads the counters there.
+    ``kernel`` was opened in the outer namespace and reads the counters there.
 
     Raises:
         OSError: The pair is gone.
@@ -148,13 +148,13 @@ def received_payload_bytes(kernel: NetlinkSocket) -> int:
 
 
 def _counters(kernel: NetlinkSocket) -> tuple[int, int, int, int]:
-    """The packets received and sent by the edge's interface, then the bytes."""
+    """The packets received and sent by the outer interface, then the bytes."""
     (body,) = kernel.ask(Message(_GET_LINK, 0, _interface()))
     for kind, value in netlink.attributes(body[16:]):
         if kind == _LINK_STATS:
             packets_in, packets_out, bytes_in, bytes_out = struct.unpack_from("=4Q", value)
             return packets_in, packets_out, bytes_in, bytes_out
-    raise OSError(f"the kernel does not count the traffic of {EDGE_INTERFACE}")
+    raise OSError(f"the kernel does not count the traffic of {OUTER_INTERFACE}")
 
 
 def _end(own: str, other: str, other_hardware: bytes) -> list[Message]:

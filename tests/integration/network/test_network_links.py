@@ -9,9 +9,9 @@ import pytest
 from tests.integration.network.testbed import PATIENCE_S, Guest, NetworkTestbed, nowhere, reset_comes, serving
 
 from atoll.host import in_netns
-from atoll.network import Flow, Links, edge
-from atoll.network.edge import Pins
+from atoll.network import Flow, Links, namespaces
 from atoll.network.flows import challenge
+from atoll.network.namespaces import Pins
 
 pytestmark = pytest.mark.twice
 
@@ -39,10 +39,10 @@ async def test_two_prestarted_machines_are_kept_and_go_in_the_end(testbed: Netwo
 async def test_a_closed_link_leaves_no_pin(testbed: NetworkTestbed) -> None:
     async with testbed.links() as links:
         link = await links.take()
-        assert {f"{link.link_id}.inner", f"{link.link_id}.edge"} <= pinned(testbed)
+        assert {f"{link.link_id}.inner", f"{link.link_id}.outer"} <= pinned(testbed)
         await link.aclose()
         await link.aclose()
-        assert not {f"{link.link_id}.inner", f"{link.link_id}.edge"} & pinned(testbed)
+        assert not {f"{link.link_id}.inner", f"{link.link_id}.outer"} & pinned(testbed)
 
 
 async def test_a_new_supervisor_adopts_a_link_that_works_on(testbed: NetworkTestbed) -> None:
@@ -69,7 +69,7 @@ async def test_a_link_that_is_gone_is_not_adopted(testbed: NetworkTestbed) -> No
     async with testbed.links() as links:
         assert await links.adopt("abc") is None
         (testbed.pins / "abc.inner").touch()
-        (testbed.pins / "abc.edge").touch()
+        (testbed.pins / "abc.outer").touch()
         assert await links.adopt("abc") is None
 
 
@@ -82,7 +82,7 @@ async def test_a_sweep_removes_what_nobody_keeps(testbed: NetworkTestbed) -> Non
         removed = second.sweep(keep=[kept])
         assert lost in removed
         assert not {kept, own} & set(removed)
-        assert {f"{kept}.inner", f"{kept}.edge", f"{own}.inner", f"{own}.edge"} <= pinned(testbed)
+        assert {f"{kept}.inner", f"{kept}.outer", f"{own}.inner", f"{own}.outer"} <= pinned(testbed)
         assert f"{lost}.inner" not in pinned(testbed)
 
 
@@ -139,7 +139,9 @@ async def test_challenges_leave_living_connections_alone(testbed: NetworkTestbed
         with await guest.connect(testbed.public, port) as connected, guest.listen(5000) as listener:
             with await guest.link.dial(5000, PATIENCE_S) as dialled:
                 accepted, _ = listener.accept()
-                with edge.challenger(Pins(guest.link.netns, guest.link.netns.with_suffix(".edge"))) as raw:
+                with namespaces.challenger(
+                    Pins(guest.link.netns, guest.link.netns.with_suffix(".outer"))
+                ) as raw:
                     challenge(raw, await guest.link.flows())
                 with accepted:
                     accepted.settimeout(PATIENCE_S)
@@ -150,7 +152,7 @@ async def test_challenges_leave_living_connections_alone(testbed: NetworkTestbed
 
 
 async def forget_unheard(guest: Guest) -> None:
-    """Lose the edge's side of the guest's connections without the guest hearing of it."""
+    """Lose the gateway's side of the guest's connections without the guest hearing of it."""
     guest.mute()
     await guest.link.reset_connections()
     guest.unmute()

@@ -186,7 +186,7 @@ async def test_another_process_may_cut_it(testbed: NetworkTestbed) -> None:
         pins = pins_of(testbed.pins, guest.link.link_id)
         await asyncio.to_thread(cut, pins)
         assert await asyncio.to_thread(silent, guest, port)
-        assert in_netns(pins.edge, filters.is_cut)
+        assert in_netns(pins.outer, filters.is_cut)
         await guest.link.mend()
         assert await echoed(guest, port) == b"hello"
 

@@ -208,7 +208,7 @@ def _unfiltered(ground: Ground) -> Iterator[None]:
 
 
 def _in_edge(ground: Ground, work: Callable[[], object]) -> object:
-    return in_netns(ground.guest.link._pins.edge, work)
+    return in_netns(ground.guest.link._pins.outer, work)
 
 
 _IP, _RAW, _UDP, _ICMP = socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP, socket.IPPROTO_ICMP
@@ -303,7 +303,7 @@ async def _neighbour(ground: Ground) -> bool:
     ground.apply(_ANY_ADDRESS, guest=other)
     with other.listen(4000) as listener:
         listener.settimeout(0)
-        here = other.link._pins.edge if ground.expects else ground.guest.link.netns
+        here = other.link._pins.outer if ground.expects else ground.guest.link.netns
         with in_netns(here, socket.socket) as caller, contextlib.suppress(OSError):
             caller.settimeout(PATIENCE_S)
             await asyncio.to_thread(caller.connect, ("10.254.0.2", 4000))

@@ -43,7 +43,7 @@ def test_an_expression_is_encoded_as_the_kernel_documents_it() -> None:
 
 
 def test_every_chain_that_may_drop_drops_by_default() -> None:
-    policies = {chain.name: chain.policy for chain in filters.edge_chains()}
+    policies = {chain.name: chain.policy for chain in filters.outer_chains()}
     assert policies["input"] == policies["forward"] == nftables.DROP
     assert all(chain.policy == nftables.DROP and not chain.rules for chain in filters.closed_chains())
 

@@ -1,4 +1,7 @@
-"""The near end of a link: its two namespaces, and the sockets that are made inside the edge."""
+"""A link's two namespaces, and the sockets that are made in the outer one.
+
+The machine runs in the inner one. The outer one is the guest's gateway.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ class Pins:
     """The two files at which a link's namespaces are pinned."""
 
     inner: Path
-    edge: Path
+    outer: Path
 
     @property
     def names(self) -> Path:
@@ -33,8 +36,8 @@ class Pins:
 
 
 @dataclass(frozen=True)
-class EdgeSockets:
-    """The sockets that a supervisor has in an edge, and whether the edge was cut when they were made."""
+class OuterSockets:
+    """The sockets that a supervisor has in an outer namespace, and whether that was cut when they were made."""
 
     relay: socket.socket
     dns: socket.socket
@@ -52,8 +55,8 @@ class EdgeSockets:
             opened.close()
 
 
-def make(pins: Pins) -> EdgeSockets:
-    """Make both namespaces, the pair of interfaces between them and the edge's sockets. Takes about 5 ms.
+def make(pins: Pins) -> OuterSockets:
+    """Make both namespaces, the interfaces that join them and the sockets of the outer one, in about 5 ms.
 
     Raises:
         OSError: The kernel refused it; nothing is left.
@@ -61,14 +64,14 @@ def make(pins: Pins) -> EdgeSockets:
     return in_spare_thread(lambda: _make(pins))
 
 
-def _make(pins: Pins) -> EdgeSockets:
+def _make(pins: Pins) -> OuterSockets:
     with contextlib.ExitStack() as failed:
-        for pin in (pins.inner, pins.edge):
+        for pin in (pins.inner, pins.outer):
             new_netns(pin)
             failed.callback(unpin, pin)
         inner_fd = os.open(pins.inner, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            sockets = in_netns(pins.edge, lambda: _furnish(inner_fd))
+            sockets = in_netns(pins.outer, lambda: _furnish(inner_fd))
         finally:
             os.close(inner_fd)
         failed.callback(sockets.close)
@@ -77,23 +80,23 @@ def _make(pins: Pins) -> EdgeSockets:
     return sockets
 
 
-def reopen(pins: Pins) -> EdgeSockets:
-    """Make a supervisor's sockets again in an edge that still exists.
+def reopen(pins: Pins) -> OuterSockets:
+    """Make a supervisor's sockets again in an outer namespace that still exists.
 
     Raises:
         OSError: There is no such link, or another supervisor has it.
     """
     in_netns(pins.inner, lambda: None)
-    return in_netns(pins.edge, _open_sockets_again)
+    return in_netns(pins.outer, _open_sockets_again)
 
 
 def dial_sockets(pins: Pins) -> list[socket.socket]:
-    """Make a few unconnected, non-blocking TCP sockets in the edge.
+    """Make a few unconnected, non-blocking TCP sockets in the outer namespace.
 
     Raises:
-        OSError: There is no such edge, or no descriptor is left.
+        OSError: There is no such namespace, or no descriptor is left.
     """
-    return in_netns(pins.edge, _dial_sockets)
+    return in_netns(pins.outer, _dial_sockets)
 
 
 def address_guest(pins: Pins) -> None:
@@ -120,7 +123,7 @@ def shape(pins: Pins, rate_bytes_s: int | None) -> None:
     Raises:
         OSError: The kernel cannot do that, or there is no such link.
     """
-    for pin in (pins.inner, pins.edge):
+    for pin in (pins.inner, pins.outer):
         in_netns(pin, lambda: shaping.shape(rate_bytes_s))
 
 
@@ -128,62 +131,62 @@ def dialled_flows(pins: Pins) -> list[flows.Flow]:
     """Return the connections that were dialled into the guest; none where the kernel cannot list them.
 
     Raises:
-        OSError: There is no such edge.
+        OSError: There is no such namespace.
     """
-    return in_netns(pins.edge, _dialled_flows)
+    return in_netns(pins.outer, _dialled_flows)
 
 
 def open_connections(pins: Pins) -> int:
-    """Return how many connections the edge's kernel has with the guest, in either direction.
+    """Return how many connections the outer namespace has with the guest, in either direction.
 
     Raises:
-        OSError: There is no such edge, or the kernel cannot list them.
+        OSError: There is no such namespace, or the kernel cannot list them.
     """
-    return in_netns(pins.edge, flows.open_connections)
+    return in_netns(pins.outer, flows.open_connections)
 
 
 def challenger(pins: Pins) -> socket.socket:
-    """Make the socket for ``flows.challenge`` in the edge.
+    """Make the socket for ``flows.challenge`` in the outer namespace.
 
     Raises:
-        OSError: There is no such edge.
+        OSError: There is no such namespace.
     """
-    return in_netns(pins.edge, flows.challenger)
+    return in_netns(pins.outer, flows.challenger)
 
 
 def cut(pins: Pins) -> None:
-    """Let no packet pass in the edge, in any direction, until ``mend``. Idempotent.
+    """Let no packet pass the outer namespace, in any direction, until ``mend``. Idempotent.
 
     Raises:
-        OSError: There is no such edge, or the kernel refused it.
+        OSError: There is no such namespace, or the kernel refused it.
     """
-    in_netns(pins.edge, filters.cut)
+    in_netns(pins.outer, filters.cut)
 
 
 def mend(pins: Pins) -> None:
     """Undo ``cut``. Idempotent.
 
     Raises:
-        OSError: There is no such edge, or the kernel refused it.
+        OSError: There is no such namespace, or the kernel refused it.
     """
-    in_netns(pins.edge, filters.mend)
+    in_netns(pins.outer, filters.mend)
 
 
 def pins_of(directory: Path, link_id: str) -> Pins:
     """Return where the namespaces of a link are pinned."""
-    return Pins(directory / f"{link_id}.inner", directory / f"{link_id}.edge")
+    return Pins(directory / f"{link_id}.inner", directory / f"{link_id}.outer")
 
 
 def remove(pins: Pins) -> None:
     """Unpin both namespaces. They end with their last socket. Idempotent."""
-    unpin(pins.edge)
+    unpin(pins.outer)
     unpin(pins.inner)
     pins.names.unlink(missing_ok=True)
 
 
-def _furnish(inner_fd: int) -> EdgeSockets:
+def _furnish(inner_fd: int) -> OuterSockets:
     veth.lay(inner_fd)
-    filters.filter_edge()
+    filters.filter_outer()
     return _open_sockets()
 
 
@@ -192,7 +195,7 @@ def _furnish_inner() -> None:
     veth.address_guest()
 
 
-def _open_sockets() -> EdgeSockets:
+def _open_sockets() -> OuterSockets:
     with contextlib.ExitStack() as failed:
         relay = failed.enter_context(_listener(RELAY_PORT))
         dns_stream = failed.enter_context(_listener(DNS_PORT))
@@ -202,10 +205,10 @@ def _open_sockets() -> EdgeSockets:
         diag = failed.enter_context(NetlinkSocket(netlink.SOCK_DIAG))
         ready = _dial_sockets()
         failed.pop_all()
-    return EdgeSockets(relay, dns, dns_stream, counters, diag, ready)
+    return OuterSockets(relay, dns, dns_stream, counters, diag, ready)
 
 
-def _open_sockets_again() -> EdgeSockets:
+def _open_sockets_again() -> OuterSockets:
     is_cut = filters.is_cut()
     return dataclasses.replace(_open_sockets(), is_cut=is_cut)
 
