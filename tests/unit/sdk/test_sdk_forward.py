@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import socket
@@ -15,6 +16,7 @@ from tests.unit.sdk.fakes import FakeSupervisor
 from atoll import AsyncSandbox, Sandbox
 from atoll.errors import DeadlineError, InvalidSpecError, SandboxNotFoundError, StateError
 from atoll.protocol import ErrorBody
+from atoll.sdk._listening import cannot_listen
 
 
 def serve(supervisor: FakeSupervisor, answer: Callable[[bytes], bytes]) -> list[threading.Thread]:
@@ -168,3 +170,29 @@ def test_the_wait_for_a_port_ends(supervisor: FakeSupervisor, sandbox: Sandbox) 
             sandbox.wait_for_port(8000, timeout_s=timeout_s)  # type: ignore[arg-type]
     with pytest.raises(InvalidSpecError):
         sandbox.wait_for_port(0)
+
+
+def test_a_local_port_that_is_taken_is_told_with_another_one(
+    supervisor: FakeSupervisor, sandbox: Sandbox
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(InvalidSpecError, match=f"port {port} of this machine is taken") as raised:
+            sandbox.forward(8000, port).__enter__()
+    assert "such as" in str(raised.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("port", "first_open", "suggested"), [(80, 1024, 8080), (443, 1024, 8443), (80, 9000, 0)]
+)
+def test_a_local_port_only_for_root_is_told_with_one_for_everybody(
+    port: int, first_open: int, suggested: int
+) -> None:
+    told = cannot_listen(port, PermissionError(errno.EACCES, "Permission denied"), first_open)
+    assert told.message == f"port {port} of this machine needs root: ports below {first_open} do"
+    assert told.hint == f"give another local port, such as {suggested}"
+
+
+def test_another_trouble_with_a_local_port_is_told_in_the_words_of_the_system() -> None:
+    told = cannot_listen(8000, OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address"))
+    assert "port 8000 of this machine cannot be used: Cannot assign" in str(told)

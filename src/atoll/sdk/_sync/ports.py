@@ -6,6 +6,7 @@ from __future__ import annotations
 from atoll.errors import AtollError, StateError
 from atoll.sdk._sync.link import Link
 from atoll.sdk._io_sync import Background, Listener, Stream, both, sleep, user_socket
+from atoll.sdk._listening import cannot_listen
 from atoll.types import check_number
 
 _MOST = 512
@@ -17,7 +18,7 @@ class Forward:
 
     ``port`` is the local port, and ``url`` the address for an http client. Each connection wakes the sandbox
     if it sleeps. If the dial fails, the connection is closed. Leaving the context closes the listener and all
-    its connections.
+    its connections. Entering it raises InvalidSpecError if the local port is taken, or only for root.
     """
 
     def __init__(self, link: Link, sandbox_id: str, port: int, local_port: int) -> None:
@@ -50,7 +51,10 @@ class Forward:
         return f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Forward:
-        self._listener = Listener(self.port)
+        try:
+            self._listener = Listener(self.port)
+        except OSError as error:
+            raise cannot_listen(self.port, error) from None
         self.port = self._listener.port
         self._background.__enter__()
         self._background.start(self._accept, self._listener)
