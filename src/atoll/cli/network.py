@@ -11,7 +11,7 @@ import click
 
 from atoll.cli.text import plain
 from atoll.errors import InvalidSpecError
-from atoll.policy import policy_from_text
+from atoll.policy import policy_from_text, to_toml
 from atoll.types import EgressDecision, EgressPolicy, EgressVerdict, Policy, Preset
 
 
@@ -58,6 +58,11 @@ def network_shown(network: EgressPolicy) -> str:
     count = len(network.rules)
     rules = "no rule" if not count else "1 rule" if count == 1 else f"{count} rules"
     return f"a policy of {rules}{', only observed' if network.mode == 'observe' else ''}"
+
+
+def policy_text(policy: Policy) -> str:
+    """A policy as TOML that a command takes again: one without any rule says so."""
+    return to_toml(policy) or "rules = []\n"
 
 
 def registries_shown(registries: Mapping[str, Sequence[str]]) -> str:

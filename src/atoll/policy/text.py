@@ -15,6 +15,7 @@ from atoll.policy.check import fault_of
 from atoll.types import Policy, converted
 
 _HEADER = re.compile(r"""\s*\[\[\s*(?:rules|"rules"|'rules')\s*\]\]""")
+_COMMENT = re.compile(r"#.*")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _IN_RULE = re.compile(r"`\$\.rules\[(\d+)\]")
 _LINE_CHARACTERS = 100
@@ -25,8 +26,14 @@ def policy_from_text(text: str) -> Policy:
     """Return the policy of a text in JSON, which begins with a brace, or in TOML, checked.
 
     Raises:
-        InvalidSpecError: The text is neither, or no valid policy.
+        InvalidSpecError: The text is neither, or no valid policy, or it has no key at all: a file that is empty
+            by mistake would deny everything.
     """
+    if not _COMMENT.sub("", text).strip("{} \t\r\n"):
+        raise InvalidSpecError(
+            "the policy is empty: it has no rule, so it denies everything",
+            hint="`none` denies everything, and `internet` allows it; `atoll docs network` shows rules",
+        )
     return policy_from_json(text) if text.lstrip().startswith("{") else policy_from_toml(text)
 
 

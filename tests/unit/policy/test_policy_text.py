@@ -222,6 +222,18 @@ def test_the_schema_has_every_key_and_allows_no_other() -> None:
         assert "Args:" not in described["description"]
 
 
+@pytest.mark.parametrize("text", ["", " \n", "# to be done\n", "{}", "{\n}\n"])
+def test_a_text_without_any_key_is_refused_with_the_presets_that_may_be_meant(text: str) -> None:
+    with pytest.raises(InvalidSpecError, match="it has no rule, so it denies everything") as raised:
+        policy_from_text(text)
+    assert "`none` denies everything, and `internet` allows it" in str(raised.value)
+
+
+def test_a_text_that_says_that_it_has_no_rules_is_a_policy() -> None:
+    assert policy_from_text("rules = []\n") == policy_from_text('{"rules": []}') == Policy()
+    assert policy_from_text('mode = "observe"') == Policy(mode="observe")
+
+
 def test_a_text_that_begins_with_a_brace_is_json_and_any_other_is_toml() -> None:
     wanted = Policy.allow("example.com")
     assert policy_from_text(' {"rules": [{"hosts": ["example.com"]}]}') == wanted

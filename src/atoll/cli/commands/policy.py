@@ -5,12 +5,18 @@ from __future__ import annotations
 import click
 
 from atoll.cli.lazy import Group
-from atoll.cli.network import NetworkParameter, decision_line, network_shown, registries_shown, verdict_line
+from atoll.cli.network import (
+    NetworkParameter,
+    decision_line,
+    network_shown,
+    policy_text,
+    registries_shown,
+    verdict_line,
+)
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import note, show_json, show_json_line
 from atoll.cli.sandboxes import asked, held
 from atoll.cli.text import plain
-from atoll.policy import to_toml
 from atoll.types import EgressPolicy, Policy
 
 
@@ -40,7 +46,7 @@ def show_policy(sandbox: str, as_json: bool) -> None:
     elif as_json:
         show_json(network)
     elif isinstance(network, Policy):
-        click.echo(to_toml(network), nl=False)
+        click.echo(policy_text(network), nl=False)
     else:
         click.echo(network)
         if registries is not None:
@@ -146,6 +152,6 @@ def suggest_policy(sandbox: str, as_json: bool) -> None:
     if as_json:
         show_json(suggestion.policy)
     else:
-        click.echo(to_toml(suggestion.policy), nl=False)
+        click.echo(policy_text(suggestion.policy), nl=False)
     for one in suggestion.notes:
         note(plain(one))
