@@ -23,8 +23,8 @@ async def build(dockerfile: Path, *, force: bool = False) -> None:
     started: harnesses run what they need.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        InvalidSpecError: It is no Dockerfile, or asks for something that templates do not support.
+        InvalidSpecError: There is no such file, or it is no Dockerfile, or asks for something that templates
+            do not support.
         TemplateBuildError: A step failed.
         ImageNotFoundError, ImagePullError: Its image cannot be had.
         NoSpaceError: The disk under the home is full.

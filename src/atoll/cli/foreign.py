@@ -76,11 +76,17 @@ COMMANDS: Mapping[str, str] = {
 """What others name a command, and what to type instead."""
 
 _INPUT = "standard input is passed on anyway; for a terminal, give -t"
+_DOCKERFILE = (
+    "`atoll template build -f FILE --name NAME DIR` builds a Dockerfile, then give --template NAME; the file of a "
+    "policy is --network FILE"
+)
 _LEASE = "the lease of a sandbox is --lease"
 OPTIONS: Mapping[str, Mapping[str, str]] = {
     "create": {
         "--cpu": "give --cpus",
         "--detach": "a sandbox from `atoll create` stays",
+        "--dockerfile": _DOCKERFILE,
+        "--file": _DOCKERFILE,
         "--label": "give --metadata KEY=VALUE",
         "--on-timeout": "give --on-lease-end",
         "--publish": "`atoll port NAME PORT` forwards a port",
@@ -88,6 +94,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         "--ttl": _LEASE,
         "--wake-timeout": "give --wake-lease",
         "-d": "a sandbox from `atoll create` stays",
+        "-f": _DOCKERFILE,
         "-i": "`atoll shell NAME` opens a terminal in it",
         "-m": "give --memory",
         "-p": "`atoll port NAME PORT` forwards a port",
@@ -110,6 +117,8 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
     "resume": {"--timeout": _LEASE},
     "run": {
         "--detach": "--keep leaves the sandbox, and `atoll attach` shows what runs in it",
+        "--dockerfile": _DOCKERFILE,
+        "--file": _DOCKERFILE,
         "--interactive": _INPUT,
         "--publish": "`atoll port NAME PORT` forwards a port of a sandbox that stays (--keep)",
         "--rm": "the sandbox is killed at the end unless --keep is given",
@@ -117,6 +126,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         "--ttl": _LEASE,
         "--workdir": "give --cwd",
         "-d": "--keep leaves the sandbox, and `atoll attach` shows what runs in it",
+        "-f": _DOCKERFILE,
         "-i": _INPUT,
         "-m": "give --memory",
         "-p": "`atoll port NAME PORT` forwards a port of a sandbox that stays (--keep)",

@@ -41,6 +41,8 @@ _ARCHIVE = re.compile(r"\.(tar|tgz|tar\.\w+)$")
 _NO_USER = "root"
 _MACHINES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64"}
 _CHANGING = ("steps", "values", "declared", "variables", "notes")
+_MOST_BYTES = 1 << 20
+_MOST_NEAR = 5
 _CACHE_MOUNT = re.compile(r"--mount=(.*,)?type=cache(,.*)?")
 
 
@@ -391,8 +393,41 @@ def read_dockerfile(file: str | Path, args: Mapping[str, str] | None, target: st
     """Read a Dockerfile, by its content or its path.
 
     A ``NAME.dockerignore`` beside the file ``NAME`` stands for that of the context.
+
+    Raises:
+        InvalidSpecError: There is no such file, or it is not a Dockerfile.
     """
     if not isinstance(file, Path):
+        if len(file.split()) == 1:
+            raise InvalidSpecError(
+                f"{file.strip()[:200]!r} is not the content of a Dockerfile",
+                hint="give the path of a file as a Path, not as a str",
+            )
         return Dockerfile(file, args, target)
+    text = _text_of(file)
     ignore = ignore_lines(file.with_name(f"{file.name}{IGNORE_FILE}"))
-    return Dockerfile(file.read_text("utf-8", "replace"), args, target, ignore)
+    return Dockerfile(text, args, target, ignore)
+
+
+def _text_of(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(_MOST_BYTES + 1)
+    except FileNotFoundError:
+        raise InvalidSpecError(f"there is no Dockerfile {file}", hint=_near(file)) from None
+    except OSError as error:
+        raise InvalidSpecError(
+            f"the Dockerfile {file} cannot be read: {error.strerror}", hint="check the path"
+        ) from None
+    if len(text) > _MOST_BYTES:
+        raise InvalidSpecError(f"{file} is longer than a Dockerfile may be", hint="check the path")
+    return text.decode("utf-8", "replace")
+
+
+def _near(file: Path) -> str:
+    """Return what to do about a Dockerfile that is not there."""
+    here = sorted(path.name for path in file.parent.glob("*ockerfile*") if path.is_file())
+    found = [name for name in here if not name.endswith(IGNORE_FILE)][:_MOST_NEAR]
+    if found:
+        return f"{file.absolute().parent} has {' and '.join(found)}"
+    return "check the path, or write the file: `atoll docs templates` shows one"

@@ -332,3 +332,26 @@ def test_a_failed_step_is_told_with_what_it_said_if_anything() -> None:
     assert str(failed("RUN x", ExecResult(exit_code=3))) == "RUN x ended with exit code 3"
     said = ExecResult(exit_code=3, stdout_bytes=b"on the way\n", stderr_bytes=b"bad\n")
     assert str(failed("RUN x", said)) == "RUN x ended with exit code 3: bad"
+
+
+def test_a_dockerfile_that_is_missing_is_named_with_those_that_are_there(tmp_path: Path) -> None:
+    missing = tmp_path / "D9"
+    with pytest.raises(InvalidSpecError, match="there is no Dockerfile .*/D9") as raised:
+        Templates.from_dockerfile(missing)
+    assert "`atoll docs templates` shows one" in str(raised.value.hint)
+    for name in ("Dockerfile.dev", "Dockerfile.dev.dockerignore"):
+        (tmp_path / name).write_text("FROM base\n")
+    with pytest.raises(InvalidSpecError) as raised:
+        Templates.from_dockerfile(missing)
+    assert raised.value.hint == f"{tmp_path} has Dockerfile.dev"
+
+
+def test_a_path_that_is_no_file_of_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSpecError, match="cannot be read: Is a directory"):
+        Templates.from_dockerfile(tmp_path)
+    (tmp_path / "large").write_bytes(b"#" * ((1 << 20) + 1))
+    with pytest.raises(InvalidSpecError, match="longer than a Dockerfile may be"):
+        Templates.from_dockerfile(tmp_path / "large")
+    with pytest.raises(InvalidSpecError, match="'Dockerfile' is not the content") as raised:
+        Templates.from_dockerfile("Dockerfile")
+    assert raised.value.hint == "give the path of a file as a Path, not as a str"

@@ -21,8 +21,6 @@ from atoll.errors import InvalidSpecError
 from atoll.toolkits import SHIPPED, install
 from atoll.types import DEFAULT_TAG, BuildInfo, BuildLine, TemplateInfo
 
-_MOST_BYTES = 1 << 20
-
 
 @click.group(name="template", cls=Group)
 def command() -> None:
@@ -61,9 +59,7 @@ def build(directory: str, dockerfile: str | None, as_json: bool, **options: Any)
       atoll create --template web
     """
     root = Path(directory).resolve()
-    path = Path(dockerfile) if dockerfile else root / "Dockerfile"
-    if not path.is_file() or path.stat().st_size > _MOST_BYTES:
-        raise InvalidSpecError(f"{path} is not a Dockerfile", hint="name one with -f")
+    path = _dockerfile(root, dockerfile)
     parsed = Templates.from_dockerfile(path, dict(options["build_arg"]), options["target"])
     for note in parsed.notes:
         click.echo(f"{path.name}: {note}", err=True)
@@ -233,6 +229,20 @@ def record(source: str, name: str, is_snapshot: bool, tags: tuple[str, ...], as_
         show_json(recorded)
     else:
         click.echo(recorded.template_id)
+
+
+def _dockerfile(root: Path, named: str | None) -> Path:
+    """Return the path of the Dockerfile. A file that is only in the directory is meant too rarely to guess."""
+    path = Path(named) if named else root / "Dockerfile"
+    if path.is_file():
+        return path
+    if named and (root / named).is_file():
+        hint = f"give -f {root / named}: the path begins at the current directory, not at DIR"
+    elif named:
+        hint = "-f takes the path of a Dockerfile, from the current directory"
+    else:
+        hint = "name another file with -f; `atoll docs templates` shows one"
+    raise InvalidSpecError(f"there is no Dockerfile {path}", hint=hint)
 
 
 def names_of(name: str, build: BuildInfo) -> list[str]:
