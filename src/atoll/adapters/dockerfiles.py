@@ -30,6 +30,7 @@ async def build(dockerfile: Path, *, force: bool = False) -> None:
         NoSpaceError: The disk under the home is full.
     """
     parsed = await anyio.to_thread.run_sync(AsyncTemplates.from_dockerfile, dockerfile)
+    await anyio.to_thread.run_sync(parsed.check_sources, dockerfile.parent)
     spec = parsed.spec(force=force)
     spec = msgspec.structs.replace(spec, start_command=None)
     await AsyncTemplates.build(spec, template_name(dockerfile), context=dockerfile.parent)

@@ -103,6 +103,14 @@ class Context:
                         total.update(hashlib.file_digest(file, "sha256").digest())
         return total.hexdigest()
 
+    def check(self, source: str) -> None:
+        """Check that a source matches a file.
+
+        Raises:
+            InvalidSpecError: It matches none, or there is no context.
+        """
+        self._files(source)
+
     def pieces(self, source: str, archive: str | None) -> Iterator[bytes]:
         """Return a tar with at least the files that match a source, each under its name in the context.
 
@@ -144,8 +152,16 @@ class Context:
         pattern = pattern_of(source)
         found = [entry for entry in self._entries if matched(entry[1].split("/"), pattern) is not None]
         if not found and pattern:
-            raise InvalidSpecError(f"{source!r} matches no file of the context {self._root}")
+            raise InvalidSpecError(
+                f"{source!r} matches no file of the context {self._root}", hint=self._lacking(pattern)
+            )
         return found
+
+    def _lacking(self, pattern: Sequence[str]) -> str:
+        """Return what to do about a source that matches no file."""
+        if self._root is not None and os.path.lexists(os.path.join(self._root, *pattern)):
+            return f"{IGNORE_FILE} leaves it out: remove its pattern there"
+        return "a source is a path from that directory: check it"
 
     @functools.cached_property
     def _entries(self) -> list[Entry]:

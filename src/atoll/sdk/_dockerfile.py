@@ -9,11 +9,12 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from atoll.errors import InvalidSpecError
-from atoll.sdk._context import IGNORE_FILE, ignore_lines
+from atoll.sdk._context import IGNORE_FILE, Context, ignore_lines
 from atoll.sdk._dockerfile_words import Word
+from atoll.sdk._steps import known_sources
 from atoll.types import (
     CopyStep,
     EnvStep,
@@ -43,6 +44,7 @@ _MACHINES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64"}
 _CHANGING = ("steps", "values", "declared", "variables", "notes")
 _MOST_BYTES = 1 << 20
 _MOST_NEAR = 5
+_SHOWN = 120
 _CACHE_MOUNT = re.compile(r"--mount=(.*,)?type=cache(,.*)?")
 
 
@@ -70,6 +72,14 @@ class _Stage:
         """Return a stage that begins with what this one has."""
         copies = {each: copy.copy(getattr(self, each)) for each in _CHANGING}
         return dataclasses.replace(self, name=name, **copies)
+
+
+class _Written(NamedTuple):
+    """A copy step, and how the file has it."""
+
+    step: CopyStep
+    line: int
+    text: str
 
 
 class Dockerfile:
@@ -103,11 +113,13 @@ class Dockerfile:
         self._args = {name: Word.of(value) for name, value in (args or {}).items()}
         self._globals = _platform_values()
         self._stages: list[_Stage] = []
+        self._copies: list[_Written] = []
         # what copies take from images, without a stage of their own
         self._images: dict[str, StageSpec] = {}
         try:
             parsed = parse_dockerfile_ast(text)
             self._escape = parsed.escape_token
+            self._lines = text.splitlines()
             for instruction in parsed.instructions:
                 self._line = instruction.start_line
                 self._take(instruction)
@@ -150,6 +162,29 @@ class Dockerfile:
             limits=limits or Limits(),
             force=force,
         )
+
+    def check_sources(self, context: Path) -> None:
+        """Check that a directory has what the needed stages copy from it.
+
+        A build does that too, but it knows no lines. Sources with variables of an image are left to the build.
+
+        Raises:
+            InvalidSpecError: A source matches no file; the message says in which line it is.
+        """
+        files = Context(context, ignore=self._ignore)
+        for stage in self._needed(self._target):
+            for index, step in enumerate(stage.steps):
+                found = next((each for each in self._copies if each.step is step), None)
+                if found is None or found.step.stage is not None:
+                    continue
+                try:
+                    for source in known_sources(stage.steps, index):
+                        files.check(source)
+                except InvalidSpecError as error:
+                    raise InvalidSpecError(
+                        f"line {found.line} of the Dockerfile, `{found.text}`: {error.message}",
+                        hint=error.remedy,
+                    ) from None
 
     def _needed(self, target: _Stage) -> list[_Stage]:
         """Return a stage and those that it copies from, directly or not."""
@@ -298,15 +333,15 @@ class Dockerfile:
             raise self._wrong(f"--chmod={mode} is not an octal mode")
         stage = self._source_stage(flags["from"].plain) if "from" in flags else None
         owner = flags["chown"].step if "chown" in flags else ""
-        self._stage.steps.append(
-            CopyStep(
-                sources=[word.step for word in sources],
-                target=target.step,
-                user=owner or (_NO_USER if stage is None else None),
-                mode=int(mode, 8) if mode else None,
-                stage=stage,
-            )
+        step = CopyStep(
+            sources=[word.step for word in sources],
+            target=target.step,
+            user=owner or (_NO_USER if stage is None else None),
+            mode=int(mode, 8) if mode else None,
+            stage=stage,
         )
+        self._stage.steps.append(step)
+        self._copies.append(_Written(step, self._line, _shortened(self._lines[self._line - 1])))
 
     def _source_stage(self, name: str) -> str:
         """Return the name of what ``--from`` means: an earlier stage, or an image."""
@@ -361,6 +396,11 @@ def _platform_values() -> dict[str, Word]:
             "VARIANT": "",
         }.items()
     }
+
+
+def _shortened(line: str) -> str:
+    text = " ".join(line.split())
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
 def _script(found: Any) -> str:

@@ -38,3 +38,14 @@ def test_a_directory_without_a_dockerfile_is_named(
 ) -> None:
     said = told(["sub"], capsys)
     assert f"there is no Dockerfile {directory}/sub/Dockerfile (name another file with -f" in said
+
+
+def test_a_copy_of_what_is_not_there_is_told_with_its_line_before_anything_is_built(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (directory / "sub/Dockerfile").write_text("FROM base\n\nCOPY gone.txt /\n")
+    said = told(["sub"], capsys)
+    assert (
+        f"line 3 of the Dockerfile, `COPY gone.txt /`: 'gone.txt' matches no file of the context {directory}"
+        in said
+    )

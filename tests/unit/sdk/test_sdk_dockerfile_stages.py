@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from atoll.errors import InvalidSpecError
@@ -135,3 +137,50 @@ def test_names_of_files_are_quoted_as_docker_quotes_them() -> None:
         "B": "$x",
         "C": "`p",
     }
+
+
+COPIES = """\
+FROM base AS unneeded
+COPY unneeded.txt /
+
+FROM base AS build
+ENV DIR=src
+COPY $DIR/main.c /
+ADD here.txt \\
+    gone.txt /data/
+
+FROM base
+COPY --from=build /main /
+"""
+
+
+@pytest.mark.parametrize(
+    ("there", "told"),
+    [
+        ((), "line 6 of the Dockerfile, `COPY $DIR/main.c /`: 'src/main.c' matches no file of the context"),
+        (("src/main.c", "here.txt"), "line 7 of the Dockerfile, `ADD here.txt \\`: 'gone.txt' matches no"),
+        (("src/main.c", "here.txt", "gone.txt"), None),
+    ],
+)
+def test_a_copy_of_what_is_not_there_is_told_with_its_line(
+    there: tuple[str, ...], told: str | None, tmp_path: Path
+) -> None:
+    for name in there:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    parsed = Dockerfile(COPIES)
+    if told is None:
+        parsed.check_sources(tmp_path)
+        return
+    with pytest.raises(InvalidSpecError) as raised:
+        parsed.check_sources(tmp_path)
+    assert raised.value.message.startswith(told)
+    assert raised.value.hint == "a source is a path from that directory: check it"
+
+
+def test_a_copy_of_what_is_left_out_names_the_file_that_does_it(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    (tmp_path / ".dockerignore").write_text("*.txt\n")
+    with pytest.raises(InvalidSpecError, match="line 2 of the Dockerfile") as raised:
+        Dockerfile("FROM base\nCOPY a.txt /\n").check_sources(tmp_path)
+    assert raised.value.hint == ".dockerignore leaves it out: remove its pattern there"

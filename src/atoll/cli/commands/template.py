@@ -61,6 +61,7 @@ def build(directory: str, dockerfile: str | None, as_json: bool, **options: Any)
     root = Path(directory).resolve()
     path = _dockerfile(root, dockerfile)
     parsed = Templates.from_dockerfile(path, dict(options["build_arg"]), options["target"])
+    parsed.check_sources(root)
     for note in parsed.notes:
         click.echo(f"{path.name}: {note}", err=True)
     spec = parsed.spec(ready_command=options["ready_command"], limits=limits(options), force=options["force"])
