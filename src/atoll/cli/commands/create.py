@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from atoll import Sandbox
+from atoll.cli.host_size import note_beyond_host
 from atoll.cli.lazy import Command
 from atoll.cli.lifecycle import lifecycle, lifecycle_options
 from atoll.cli.options import env_option, json_option, spec_options
@@ -32,6 +33,7 @@ def command(as_json: bool, **options: Any) -> None:
       atoll create --lease 1h --on-lease-end suspend
     """
     given = {**wanted(options), "lifecycle": lifecycle(options)}
+    note_beyond_host(given["limits"])
     with killed_if_stopped() as made:
         with progress_shown() as report:
             made.append(Sandbox.create(**given, keep=True, on_progress=report))

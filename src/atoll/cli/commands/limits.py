@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from atoll.cli.host_size import note_beyond_host
 from atoll.cli.lazy import Command
 from atoll.cli.limits import described, limit_options, limits
 from atoll.cli.options import json_option, sandbox_argument
@@ -26,6 +27,7 @@ def command(sandbox: str, best_effort: bool, as_json: bool, **options: Any) -> N
       atoll limits work --memory 2048 --processes 500
     """
     wanted = limits(options)
+    note_beyond_host(wanted)
     with held(sandbox) as found:
         if wanted.given():
             found.set_limits(wanted, best_effort=best_effort)

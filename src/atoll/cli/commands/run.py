@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from atoll import Sandbox
+from atoll.cli.host_size import note_beyond_host
 from atoll.cli.lazy import Command
 from atoll.cli.lifecycle import Length
 from atoll.cli.options import env_option, json_option, program_options, spec_options
@@ -48,11 +49,13 @@ def command(ctx: click.Context, /, keep: bool, terminal: bool, as_json: bool, **
       echo hello | atoll run tr a-z A-Z
     """
     program = ProgramOptions.of(options, env={})
+    given = wanted(options)
+    note_beyond_host(given["limits"])
     # Until the `with` below has begun, nothing else would kill it at a Ctrl-C.
     with killed_if_stopped() as made:
         with progress_shown() as report:
             lease = Lifecycle(timeout_s=options["lease_s"])
-            made.append(Sandbox.create(**wanted(options), lifecycle=lease, keep=keep, on_progress=report))
+            made.append(Sandbox.create(**given, lifecycle=lease, keep=keep, on_progress=report))
         sandbox = made[0]
         if keep:
             note(f"sandbox {options['name'] or sandbox.id}")

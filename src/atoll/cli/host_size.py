@@ -1,0 +1,36 @@
+"""Says when a limit is more than this host has, so that it limits nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+from atoll.cli.output import note
+from atoll.cli.text import size
+from atoll.types import Limits
+
+
+def note_beyond_host(limits: Limits) -> None:
+    """Print a note for each limit that is more than this host has. Of a server's host nothing is known here."""
+    if (limits.memory_mib is None and limits.vcpus is None) or not sys.platform.startswith("linux"):
+        return
+    from atoll import Login
+    from atoll.host import read_memory
+
+    if Login.where() is not None:
+        return
+    for text in beyond_host(limits, read_memory().total_bytes, len(os.sched_getaffinity(0))):
+        note(text)
+
+
+def beyond_host(limits: Limits, memory_bytes: int, processors: int) -> Iterator[str]:
+    """Return what there is to say of limits on a host with that much memory and that many processors."""
+    if limits.memory_mib is not None and limits.memory_mib << 20 > memory_bytes:
+        yield (
+            f"--memory {size(limits.memory_mib << 20)}: this host has {size(memory_bytes)}, and the sandbox gets "
+            "at most what is free of it"
+        )
+    if limits.vcpus is not None and limits.vcpus > processors:
+        has = "1 processor" if processors == 1 else f"{processors} processors"
+        yield f"--cpus {limits.vcpus:g}: this host has {has}, and the sandbox gets at most that"
