@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -79,6 +80,40 @@ def pages() -> list[Page]:
     ]
 
 
+@dataclass(frozen=True)
+class Match:
+    """A page that has all the words of a search, and its line that has the most of them."""
+
+    page: Page
+    line: str
+
+
+def matches(words: Sequence[str]) -> list[Match]:
+    """Return the pages that have all of these words, in any case; first those with more of them in one line."""
+    wanted = [word.lower() for word in words]
+    found = []
+    for page in pages():
+        lines = [line.strip() for line in page.text.splitlines()]
+        if all(any(word in line.lower() for line in lines) for word in wanted):
+            # of lines that have as many, the first one
+            line = max(lines, key=lambda each: _count(wanted, each))
+            found.append((_count(wanted, line), Match(page, line)))
+    return [match for _, match in sorted(found, key=lambda each: -each[0])]
+
+
+def _count(words: Sequence[str], line: str) -> int:
+    return sum(word in line.lower() for word in words)
+
+
+def names_of(every: Sequence[Page]) -> dict[str, str]:
+    """Return what finds each page, by its topic: its name, or its topic if an earlier page has that name."""
+    names, seen = {}, set[str]()
+    for page in every:
+        names[page.topic] = page.topic if page.name in seen else page.name
+        seen.add(page.name)
+    return names
+
+
 def page_of(topic: str) -> Page:
     """Return the page of a topic: its name, with or without the directory.
 
@@ -97,5 +132,5 @@ def page_of(topic: str) -> Page:
     elif mention:
         hint = f"these mention it: {', '.join(mention)}"
     else:
-        hint = "`atoll docs` lists all pages"
+        hint = "`atoll docs` lists all pages, and `atoll docs --search WORDS` searches them"
     raise NotFoundError(f"no page is called {topic!r}", hint=hint)

@@ -85,6 +85,52 @@ def test_pages_are_told_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["text"].startswith("# What a sandbox may reach")
 
 
+def test_a_search_lists_the_pages_that_have_all_of_the_words_in_any_case(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["docs", "--search", "WAKE", "on-data"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) % 2 == 0
+    assert "wake" in said[1].lower() and "on-data" in said[1].lower()
+    for line in said[::2]:
+        text = page_of(line.split()[0]).text.lower()
+        assert "wake" in text and "on-data" in text
+
+
+def test_what_a_search_finds_is_told_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["docs", "--search", "what a sandbox may", "reach", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {
+        "topic": "guide/network",
+        "title": "What a sandbox may reach",
+        "line": "# What a sandbox may reach",
+    } in found
+    assert all(set(each) == {"topic", "title", "line"} for each in found)
+
+
+def test_a_search_without_a_result_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["docs", "--search", "nonsense-of-a-word"]) == 1
+    said = capsys.readouterr()
+    assert said.out == "" and "no page has 'nonsense-of-a-word'" in said.err
+    assert run(["docs", "--search", "nonsense-of-a-word", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--search"], "--search needs words"),
+        (["--search", "network", "--web"], "--search lists pages, and --web serves them"),
+        (["wake", "data"], "`atoll docs --search wake data`"),
+    ],
+)
+def test_a_search_that_cannot_be_meant_is_refused(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["docs", *arguments]) == 125
+    assert said in capsys.readouterr().err
+
+
 def test_a_terminal_gets_a_drawn_page() -> None:
     code = (
         "import sys; sys.stdout.isatty = lambda: True\n"
