@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from atoll.errors import ImagePullError, QuotaError, UnsupportedError
+from atoll.errors import ImageNotFoundError, ImagePullError, QuotaError, UnsupportedError
 from atoll.host import remove_tree, sync_tree, to_the_end, tree_bytes
 from atoll.images.catalog import BUILDING, ROOTFS, Catalog, Image, Named, top_first
 from atoll.images.holding import held
+from atoll.images.near import with_near_names
 from atoll.images.owners import Owner, stacked_owners, write_owners
 from atoll.images.puller import Blob, Puller, PullSettings, Resolved, RunConfig, TooBigError, Unpacked
-from atoll.images.realm import Realm, realm_of
+from atoll.images.realm import Realm, realm_of, realms_of
 from atoll.images.reference import directory_name, pinned, repository
 from atoll.images.seams import may_need_seam, seam_name
 from atoll.types import ImageAccess, ImageInfo, Progress
@@ -98,12 +99,20 @@ class Pulls:
                 if not newest and (image := self._catalog.get(key)):
                     return image
                 progress(Progress(step=f"resolving {name}", whole=0.0))
-                resolved = await self._puller.resolve(name, access)
+                resolved = await self._resolved(name, access)
                 self._check(name, resolved)
                 return await self._have(asked, resolved, progress)
             finally:
                 # Otherwise there would be one for each name that was ever requested.
                 lock.unlink(missing_ok=True)
+
+    async def _resolved(self, name: str, access: ImageAccess) -> Resolved:
+        try:
+            return await self._puller.resolve(name, access)
+        except (ImageNotFoundError, ImagePullError) as error:
+            names, realms = self._catalog.names(), realms_of(access)
+            known = [key.removeprefix(realm.key("")) for key in names for realm in realms if realm.has(key)]
+            raise with_near_names(error, name, known) from None
 
     async def _have(self, asked: _Asked, resolved: Resolved, progress: Report) -> Image:
         fetched: list[Blob] = []

@@ -29,6 +29,10 @@ class Realm:
         """Return the key of the image ``name`` in the catalog."""
         return name if self.owner is None else f"{_MARK}{self.owner}/{name}"
 
+    def has(self, key: str) -> bool:
+        """Whether a key of the catalog is of this realm."""
+        return not is_key(key) if self.owner is None else key.startswith(self.key(""))
+
     def directory(self, digest: str) -> str:
         """Return the name of the directory for what has the digest ``sha256:…``.
 

@@ -47,3 +47,9 @@ def test_a_teams_unfinished_downloads_are_apart_for_each_repository() -> None:
     places = {realm.downloads(base, name) for realm in (ALL, ANTS) for name in ("tool", "other")}
     assert len(places) == 4
     assert {place.parent for place in places} == {base}
+
+
+def test_a_realm_has_the_keys_that_it_makes_and_no_others() -> None:
+    realms = (OWNER, ALL, ANTS, Realm("ant"))
+    for realm in realms:
+        assert [other for other in realms if other.has(realm.key("tool:1"))] == [realm]
