@@ -51,13 +51,17 @@ class _Way:
 
 
 class _Lines:
-    """Prints a line whenever the step changes, and at every quarter of the task if its length is known."""
+    """Prints the heading, and a line whenever the step changes, and at every quarter if the length is known."""
 
     def __init__(self) -> None:
         self._way = _Way()
+        self._heading = ""
         self._last: tuple[str, int] | None = None
 
     def report(self, progress: Progress) -> None:
+        if progress.heading and progress.heading != self._heading:
+            self._heading = progress.heading
+            note(plain(progress.heading))
         quarter = int(4 * (self._way.share(progress) or 0.0))
         if self._last == (progress.step, quarter):
             return
@@ -70,16 +74,20 @@ class _Lines:
 
 
 class _Bar:
-    """Draws one moving bar, which disappears when the task is done."""
+    """Draws one moving bar, which disappears when the task is done. A heading above it stays."""
 
     def __init__(self) -> None:
         self._way = _Way()
+        self._heading = ""
         self._bars: Bars | None = None
         self._task: TaskID | None = None
 
     def report(self, progress: Progress) -> None:
         if self._bars is None or self._task is None:
             self._bars, self._task = _new_bars()
+        if progress.heading and progress.heading != self._heading:
+            self._heading = progress.heading
+            self._bars.console.print(plain(progress.heading), markup=False, highlight=False)
         share = self._way.share(progress)
         self._bars.update(
             self._task,

@@ -11,6 +11,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from pathlib import Path
 
+import msgspec
+
 from atoll.errors import HostError, ImageNotFoundError, InUseError
 from atoll.host import TreeChecksums, one_id, remove_tree, sync_tree, to_the_end, tree_bytes
 from atoll.images.build import apt_config, build
@@ -129,6 +131,7 @@ class Images:
         fingerprint = ready.about.fingerprint if ready else Recipe(suite=suite_of_host(_ETC)).fingerprint()
         if image := self._current(fingerprint):
             return image
+        progress = self._headed(progress)
         async with held(self._directory / _LOCK, progress, "waiting for another build"):
             if image := self._current(fingerprint):
                 return image
@@ -239,6 +242,19 @@ class Images:
         finally:
             if fd is not None:
                 os.close(fd)
+
+    def _headed(self, progress: Callable[[Progress], None]) -> Callable[[Progress], None]:
+        """Return a function that passes reports on with a heading: what is made, and that it is made once."""
+        is_first = BASE not in self._catalog.names()
+        why = (
+            "for the first sandbox of this home"
+            if is_first
+            else "again, as this version of atoll has another"
+        )
+        what = "unpacking" if self._ready else "building"
+        takes = "" if self._ready else "this takes minutes, and "
+        heading = f"{what} the image base {why}: {takes}later sandboxes do not wait for it"
+        return lambda report: progress(msgspec.structs.replace(report, heading=heading))
 
     def _current(self, fingerprint: str) -> Image | None:
         named = self._catalog.names().get(BASE)

@@ -20,7 +20,7 @@ _CLEAR = "\r\x1b[K"
 
 
 class ProgressLine:
-    """One line that is rewritten at each report and removed at the end.
+    """One line that is rewritten at each report and removed at the end. A heading is a line above it, and stays.
 
     Args:
         stream: The terminal.
@@ -33,16 +33,20 @@ class ProgressLine:
         self._columns = columns
         self._from_s = time.monotonic() + quiet_s
         self._last = ""
+        self._heading = ""
 
     def report(self, progress: Progress) -> None:
         """Show how far it is."""
         if time.monotonic() < self._from_s:
             return
+        if progress.heading and progress.heading != self._heading:
+            self._heading = progress.heading
+            self._write(f"{_CLEAR}atoll: {_printable(progress.heading)}\n")
         share = progress.whole
         if share is None and progress.total:
             share = progress.done / progress.total
         percent = "" if share is None else f" {100 * max(0.0, min(share, 1.0)):.0f} %"
-        step = "".join(char if char.isprintable() else "?" for char in progress.step)
+        step = _printable(progress.step)
         text = f"atoll: {step[: max(0, self._columns - len(percent) - 8)]}{percent}"
         if text != self._last:
             self._last = text
@@ -60,6 +64,10 @@ class ProgressLine:
             self._stream.flush()
         except (OSError, ValueError):  # nobody looks any more
             self._from_s = float("inf")
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 class Reports:

@@ -9,7 +9,8 @@ class Progress(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=Tru
     """One report of a long operation. ``step`` is text for people; ``done`` of ``total`` is set where known.
 
     Both count within this step. ``whole`` is the progress of all steps together, from 0 to 1, by a guess of
-    how long each takes. With it one bar moves once from beginning to end.
+    how long each takes. With it one bar moves once from beginning to end. ``heading`` says in one line what
+    all steps together do and why; empty where the steps say enough.
     """
 
     step: str
@@ -17,3 +18,4 @@ class Progress(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=Tru
     total: float | None = None
     unit: str = ""
     whole: float | None = None
+    heading: str = ""

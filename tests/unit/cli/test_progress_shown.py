@@ -69,6 +69,31 @@ def test_a_step_that_knows_nothing_leaves_the_bar_where_it_is() -> None:
     assert "1.0 MiB of 2.0 MiB" in seen
 
 
+HEADED = [
+    Progress(step="reading the package lists", heading="building the image base [1]: later ones do not wait"),
+    Progress(step="finishing", heading="building the image base [1]: later ones do not wait"),
+    Progress(step="booting"),
+]
+
+
+def test_a_heading_is_one_line_before_the_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_shown() as report:
+        for each in HEADED:
+            report(each)
+    assert capsys.readouterr().err.splitlines() == [
+        "building the image base [1]: later ones do not wait",
+        "reading the package lists",
+        "finishing",
+        "booting",
+    ]
+
+
+def test_a_heading_stays_above_the_bar() -> None:
+    seen = shown_on_a_terminal(HEADED)
+    assert seen.count("building the image base [1]: later ones do not wait\r\n") == 1
+    assert "booting" in seen
+
+
 def test_where_there_is_no_terminal_quarters_are_lines_and_count_all_of_the_work(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

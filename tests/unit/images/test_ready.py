@@ -57,6 +57,9 @@ async def test_base_is_unpacked_when_a_package_brings_it_ready_made(tmp_path: Pa
     assert any(report.step == "unpacking the image" for report in reports)
     wholes: list[Any] = [report.whole for report in reports]
     assert wholes == sorted(wholes) and wholes[0] == 0
+    assert {report.heading for report in reports} == {
+        "unpacking the image base for the first sandbox of this home: later sandboxes do not wait for it"
+    }
     assert await images.ensure("base", reports.append) == image
 
 

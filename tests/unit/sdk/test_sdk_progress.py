@@ -64,6 +64,14 @@ def test_a_create_that_takes_long_shows_a_line_and_removes_it(
     assert terminal.getvalue() == f"{CLEAR}atoll: pull python 50 %{CLEAR}atoll: boot?[31m 99 %{CLEAR}"
 
 
+def test_a_heading_is_a_line_that_stays(supervisor: FakeSupervisor, terminal: Terminal) -> None:
+    steps = [{"step": step, "heading": "building base, once"} for step in ("download", "install")]
+    supervisor.api.routes[CREATE] = building(*({"progress": step} for step in steps), {"result": info()})
+    Sandbox.create(keep=True).close()
+    told = f"{CLEAR}atoll: building base, once\n{CLEAR}atoll: download{CLEAR}atoll: install{CLEAR}"
+    assert terminal.getvalue() == told
+
+
 def test_a_create_that_fails_leaves_no_line(supervisor: FakeSupervisor, terminal: Terminal) -> None:
     error = {"code": "image_build_failed", "message": "no disk"}
     supervisor.api.routes[CREATE] = building({"progress": {"step": "build"}}, {"error": error})

@@ -183,14 +183,18 @@ class AsyncBuilder:
 
 
 class _Steps:
-    """Reports each step of a long task once."""
+    """Reports each step of a long task once, and its heading as a line of its own."""
 
     def __init__(self, say: Callable[..., Any]) -> None:
         self._say = say
         self._last = ""
+        self._heading = ""
 
     async def told(self, progress: Progress) -> None:
         """Take a progress report."""
+        if progress.heading and progress.heading != self._heading:
+            self._heading = progress.heading
+            await self._say(progress.heading)
         if progress.step != self._last:
             self._last = progress.step
             await self._say(progress.step, "debug")
