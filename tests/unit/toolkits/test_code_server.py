@@ -29,7 +29,7 @@ async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[http
     with pytest.MonkeyPatch.context() as patch:
         for name in ("JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "JUPYTER_CONFIG_DIR"):
             patch.setenv(name, str(tmp_path_factory.mktemp(name.lower())))
-        contexts = Contexts(str(tmp_path_factory.mktemp("home")), grace_s=0.5)
+        contexts = Contexts(str(tmp_path_factory.mktemp("home")), grace_s=3)
         transport = httpx.ASGITransport(app=App(contexts).asgi())
         async with httpx.AsyncClient(transport=transport, base_url="http://inside.test", timeout=120) as made:
             yield made
