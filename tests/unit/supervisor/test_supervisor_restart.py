@@ -74,7 +74,7 @@ async def test_guests_that_may_stand_still_go_on_beside_each_other_and_nobody_wa
     async def resume(machine: FakeMachine) -> None:
         asked.append(machine)
         registry = harness.system.registry
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await harness.until(lambda: len(asked) == 3 and registry.sandbox(healthy["sandbox_id"]).running)
         together.append(machine)
         machine.paused = False
