@@ -199,3 +199,26 @@ def test_a_tree_is_removed_whatever_its_modes(source: Path) -> None:
     remove_tree(source)
     remove_tree(source)
     assert not source.exists()
+
+
+def test_a_removal_that_was_stopped_is_finished_by_the_next(source: Path) -> None:
+    for name in ("a/b/c", "d/e/f", "g"):
+        (source / name).mkdir(parents=True)
+        (source / name / "file").write_text("x")
+    for removals in range(1, 20):
+        left = iter(range(removals))
+        try:
+            remove_tree(source, lambda left=left: next(left, None) is None)  # type: ignore[misc]
+        except InterruptedError:
+            continue
+        break
+    assert removals > 2
+    assert not source.exists()
+
+
+def test_names_like_those_that_a_removal_gives_do_not_stop_it(source: Path) -> None:
+    for number in range(20, 25):
+        for inner in range(30):
+            (source / f".removed-{os.getpid()}-{number}" / f"{inner}" / "most").mkdir(parents=True)
+    remove_tree(source)
+    assert not source.exists()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import stat
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 from atoll.errors import HostError
@@ -20,11 +21,15 @@ _LONGEST_STEP = 1000
 _ENTRY_BYTES = 32 << 10
 
 
-def remove_tree(path: Path) -> None:
+def remove_tree(path: Path, stopped: Callable[[], bool] | None = None) -> None:
     """Remove a file, or a directory with everything in it, whatever its modes. A missing one is not an error.
+
+    Args:
+        stopped: Asked before each removal in it: whether to leave the rest, which a later call can remove.
 
     Raises:
         HostError: Something is still mounted below it; then nothing was removed.
+        InterruptedError: It was stopped.
         OSError: The kernel refuses a removal.
     """
     try:
@@ -39,7 +44,7 @@ def remove_tree(path: Path) -> None:
     path.chmod(0o700)
     top = os.open(path, _OPEN_DIRECTORY)
     try:
-        _remove_content(top)
+        _Removal(top, stopped or _never).run()
     finally:
         os.close(top)
     path.rmdir()
@@ -52,7 +57,7 @@ def remove_entry(directory: int, name: str) -> None:
     except IsADirectoryError:
         top = _open_forced(directory, name)
         try:
-            _remove_content(top)
+            _Removal(top, _never).run()
         finally:
             os.close(top)
         os.rmdir(name, dir_fd=directory)
@@ -185,51 +190,74 @@ def _steps(at: str) -> Iterator[str]:
         yield step
 
 
-def _remove_content(top: int) -> None:
-    # Non-empty directories are moved up to the top, so that no depth needs many descriptors or long paths.
-    waiting = _empty(top, top, 0)
-    count = len(waiting)
-    while waiting:
-        name = waiting.pop()
-        fd = _open_forced(top, name)
-        try:
-            moved = _empty(fd, top, count)
-        finally:
-            os.close(fd)
-        count += len(moved)
-        waiting += moved
-        os.rmdir(name, dir_fd=top)
+class _Removal:
+    """Removes everything in a directory.
 
+    Non-empty directories are moved up to the top, so that no depth needs many descriptors or long paths.
 
-def _empty(directory: int, top: int, count: int) -> list[str]:
-    """Remove everything in a directory except non-empty directories.
-
-    Those move to ``top``, under the returned names.
+    Args:
+        top: The directory's descriptor.
+        stopped: Asked before each removal: whether to leave the rest.
     """
-    moved: list[str] = []
-    with os.scandir(directory) as entries:
-        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for name, is_directory in found:
-        if not is_directory:
-            os.unlink(name, dir_fd=directory)
-            continue
-        try:
-            os.rmdir(name, dir_fd=directory)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-            moved.append(_move_up(directory, name, top, count + len(moved)))
-    return moved
+
+    def __init__(self, top: int, stopped: Callable[[], bool]) -> None:
+        self._top = top
+        self._stopped = stopped
+        # Of this removal alone: names like those that an earlier one left, or a guest chose, may be there.
+        self._prefix = f".removed-{secrets.token_hex(8)}-"
+        self._count = 0
+
+    def run(self) -> None:
+        """Remove it all.
+
+        Raises:
+            InterruptedError: It was stopped.
+        """
+        waiting = self._empty(self._top)
+        while waiting:
+            name = waiting.pop()
+            fd = _open_forced(self._top, name)
+            try:
+                waiting += self._empty(fd)
+            finally:
+                os.close(fd)
+            os.rmdir(name, dir_fd=self._top)
+
+    def _empty(self, directory: int) -> list[str]:
+        """Remove everything in a directory except non-empty directories.
+
+        Those move to the top, under the returned names.
+        """
+        moved: list[str] = []
+        with os.scandir(directory) as entries:
+            found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        for name, is_directory in found:
+            if self._stopped():
+                raise InterruptedError("the removal was stopped")
+            if not is_directory:
+                os.unlink(name, dir_fd=directory)
+                continue
+            try:
+                os.rmdir(name, dir_fd=directory)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                moved.append(self._move_up(directory, name))
+        return moved
+
+    def _move_up(self, directory: int, name: str) -> str:
+        if directory == self._top:
+            return name
+        # Moving a directory requires write access to it.
+        os.close(_open_forced(directory, name))
+        new = f"{self._prefix}{self._count}"
+        self._count += 1
+        os.rename(name, new, src_dir_fd=directory, dst_dir_fd=self._top)
+        return new
 
 
-def _move_up(directory: int, name: str, top: int, count: int) -> str:
-    if directory == top:
-        return name
-    # Moving a directory requires write access to it.
-    os.close(_open_forced(directory, name))
-    new = f".removed-{os.getpid()}-{count}"
-    os.rename(name, new, src_dir_fd=directory, dst_dir_fd=top)
-    return new
+def _never() -> bool:
+    return False
 
 
 def _open_forced(directory: int, name: str) -> int:
