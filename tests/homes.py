@@ -94,6 +94,8 @@ def empty(path: Path) -> None:
             Snapshots.delete(snapshot.snapshot_id)
     for volume in Volumes.list():
         Volumes.delete(volume.volume_id)
+    if any((path / "snapshots").glob(".erased-*")):
+        Supervisor.collect()  # it waits for what is being erased; a stop does not for ever
 
 
 def empty_of_images() -> None:

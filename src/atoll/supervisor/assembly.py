@@ -155,7 +155,7 @@ class Storage:
 
     def __init__(self, home: Home, settings: Settings, rooms: Rooms, state: State) -> None:
         registry, paths, tasks, layers = state.registry, state.paths, state.tasks, rooms.layers
-        self.trash = Trash(paths.snapshots, registry, tasks)
+        self.trash = Trash(paths.snapshots, registry)
         self.layer_gc = LayerGC(registry, layers, self.trash)
         self.compaction = Compaction(registry, paths, layers, self.layer_gc, tasks)
         self.volumes = Volumes(state.database, state.row_copies, registry, paths, self.trash)

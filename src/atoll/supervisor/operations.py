@@ -34,6 +34,7 @@ from atoll.supervisor.monitors.idleness import IdleMonitor
 from atoll.supervisor.monitors.recoveries import Recoveries
 from atoll.supervisor.monitors.unresponsive import UnresponsiveGuests
 from atoll.supervisor.monitors.wake_timers import WakeTimers
+from atoll.supervisor.recovery.gc import LeftoverCollector
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.state.idleness import Tiers
 from atoll.supervisor.storage.fsck import Fsck
@@ -257,6 +258,7 @@ def make_kills(state: State, storage: Storage, machines: Machines, steps: Steps)
         running_machines=machines.running,
         sandbox_links=steps.sandbox_links,
         layer_gc=storage.layer_gc,
+        trash=storage.trash,
     )
 
 
@@ -428,6 +430,23 @@ def make_creation(
             attachment=steps.attachment,
             crash_checkpoints=steps.crash_checkpoints,
         ),
+    )
+
+
+def make_leftovers(rooms: Rooms, state: State, storage: Storage, machines: Machines) -> LeftoverCollector:
+    """Make what removes what nothing owns."""
+    return LeftoverCollector(
+        registry=state.registry,
+        paths=state.paths,
+        programs=rooms.programs,
+        images=storage.images,
+        volumes=storage.volumes,
+        layers=rooms.layers,
+        layer_gc=storage.layer_gc,
+        trash=storage.trash,
+        running_machines=machines.running,
+        pool_ids=machines.pool.ids,
+        cgroups=rooms.cgroups,
     )
 
 

@@ -106,7 +106,13 @@ def _stored_routes(system: System) -> list[Route]:
     return [
         *build_routes(templates=system.templates, tasks=tasks),
         *record_routes(templates=system.templates, registry=registry, quotas=quotas, tasks=tasks),
-        *template_routes(templates=system.templates, registry=system.registry, quotas=quotas, tasks=tasks),
+        *template_routes(
+            templates=system.templates,
+            registry=system.registry,
+            quotas=quotas,
+            trash=system.trash,
+            tasks=tasks,
+        ),
         *snapshot_routes(
             registry=registry,
             snapshots=system.snapshots,

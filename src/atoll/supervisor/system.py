@@ -41,6 +41,7 @@ from atoll.supervisor.operations import (
     make_idle_monitor,
     make_idle_sandboxes,
     make_kills,
+    make_leftovers,
     make_promotions,
     make_recoveries,
     make_relayer,
@@ -49,7 +50,6 @@ from atoll.supervisor.operations import (
     make_wake_timers,
 )
 from atoll.supervisor.recovery.adoption import Adoption
-from atoll.supervisor.recovery.gc import LeftoverCollector
 from atoll.supervisor.recovery.reconcile import Reconcile
 from atoll.supervisor.recovery.row_repair import RowRepair
 from atoll.supervisor.settings import Settings
@@ -60,6 +60,8 @@ from atoll.supervisor.templates.operations import Templates, forget_steps
 from atoll.supervisor.tenants.disk_report import DiskReports
 
 _FINISH_S = 60.0
+# The next supervisor goes on, and whoever stops this one waits for it.
+_ERASE_S = 10.0
 _log = logging.getLogger(__name__)
 
 
@@ -79,6 +81,7 @@ class System:
         self._rooms = rooms
         state = self._state = State(home, rooms, clock or Clock())
         storage = self._storage = Storage(home, settings, rooms, state)
+        self.trash = storage.trash
         machines = self._machines = Machines(home, settings, rooms, state, storage)
         tenants = Tenants(home, settings, rooms, state, storage, machines)
         steps = self._steps = Steps(rooms, state, storage, machines, tenants)
@@ -169,18 +172,7 @@ class System:
             layers=rooms.layers,
             agents=machines.agents,
         )
-        self.leftovers = LeftoverCollector(
-            registry=self.registry,
-            paths=self.paths,
-            programs=rooms.programs,
-            images=self.images,
-            volumes=self.volumes,
-            layers=rooms.layers,
-            layer_gc=storage.layer_gc,
-            running_machines=machines.running,
-            pool_ids=self.pool.ids,
-            cgroups=rooms.cgroups,
-        )
+        self.leftovers = make_leftovers(rooms, state, storage, machines)
         self._reconcile = self._make_reconcile(rooms, state, storage, machines)
         self.dialling = Dialling(self.registry, self.wakes, self.tasks, self.idle.used)
         self.neighbours = Neighbours(self.registry, self.dialling, self.wakes, self.tasks, state.clock.boot_s)
@@ -219,8 +211,12 @@ class System:
             disk=partial(disk_usage, self.home.path),
             low_percent=self.settings.disk_low_percent,
             steps=(
+                ("erasing what was given up", self.trash.settle),
                 ("ending warm machines", self.pool.drain),
-                ("forgetting steps of builds", partial(forget_steps, self.templates, self.registry)),
+                (
+                    "forgetting steps of builds",
+                    partial(forget_steps, self.templates, self.registry, self.trash),
+                ),
                 ("erasing images without a name", partial(self.leftovers.collect, images=True)),
                 ("erasing snapshots", partial(self.automatic_snapshots.tidy, newest_only=True)),
             ),
@@ -260,6 +256,7 @@ class System:
             running_machines=machines.running,
             kills=self.kills,
             leftovers=self.leftovers,
+            trash=self.trash,
             adoption=Adoption(
                 paths=self.paths,
                 leases=state.leases,
@@ -289,6 +286,7 @@ class System:
         await self.volumes.load()
         await self.templates.load()
         await asyncio.to_thread(self._rooms.programs.keep)
+        self.trash.resume()
         await self._reconcile.run()
         await self.templates.start()
         self._storage.compaction.look()
@@ -356,10 +354,12 @@ class System:
         await self._rooms.links.aclose()
         if self._rooms.inspection is not None:
             await self._rooms.inspection.aclose()
+        await self.trash.aclose(_ERASE_S)
         await self.database.aclose()
 
     def _look(self) -> tuple[tuple[str, ...], int, bool]:
         states = tuple(sandbox.row.state for sandbox in self.registry.sandboxes())
-        busy = self.tasks.busy or self._storage.background_checksums.busy or self.templates.rows.busy
+        owners = (self.tasks, self.trash, self._storage.background_checksums, self.templates.rows)
+        busy = any(each.busy for each in owners)
         waiting = any(each.waiting for each in (self.holds, *self._wakers()))
         return states, self.dial_socket.clients, busy or waiting

@@ -176,7 +176,7 @@ async def test_of_forks_there_are_all_or_none(harness: Harness) -> None:
     harness.agents.fail_after = 2
     removals = itertools.count(1)
 
-    def remove(path: Path) -> None:
+    def remove(path: Path, *_: object) -> None:
         # The second copy that fails is still being removed when the first one's failure cancels it.
         time.sleep(1 if next(removals) == 2 else 0)
         remove_tree(path)

@@ -171,6 +171,7 @@ async def test_the_supervisor_stays_for_one_that_has_a_time(harness: Harness) ->
     assert not harness.system.keeper.may_leave()
     harness.system.keeper._asked_at_s -= 60
     await harness.system.kills.kill(sandbox)
+    await harness.until(lambda: not harness.system.trash.busy)
     assert harness.system.keeper.may_leave()
 
 

@@ -51,7 +51,7 @@ class AsyncSnapshots:
 
     @staticmethod
     async def delete(id_or_name: str) -> None:
-        """Erase a snapshot.
+        """Delete a snapshot. Its files are erased soon after.
 
         Raises:
             SnapshotNotFoundError: No snapshot has that id or name.

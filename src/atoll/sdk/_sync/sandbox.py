@@ -319,7 +319,7 @@ class Sandbox(Opening):
         )
 
     def kill(self) -> None:
-        """End the sandbox now and erase its memory and disk. Its snapshots stay.
+        """End the sandbox now and for good. Its memory and disk are erased soon after; its snapshots stay.
 
         Raises:
             SandboxNotFoundError: The sandbox was killed before.

@@ -52,7 +52,7 @@ class Snapshots:
 
     @staticmethod
     def delete(id_or_name: str) -> None:
-        """Erase a snapshot.
+        """Delete a snapshot. Its files are erased soon after.
 
         Raises:
             SnapshotNotFoundError: No snapshot has that id or name.

@@ -16,6 +16,7 @@ from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
 from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.tasks import Tasks
+from atoll.supervisor.storage.trash import Trash
 from atoll.supervisor.templates.operations import Templates, forget_steps
 from atoll.supervisor.tenants.quotas import TeamQuotas
 from atoll.types import PrunedSteps
@@ -28,7 +29,7 @@ def _team(request: Request) -> str | None:
 
 
 def template_routes(
-    *, templates: Templates, registry: Registry, quotas: TeamQuotas, tasks: Tasks
+    *, templates: Templates, registry: Registry, quotas: TeamQuotas, trash: Trash, tasks: Tasks
 ) -> list[Route]:
     """Everything under ``/v1/templates``."""
 
@@ -47,7 +48,7 @@ def template_routes(
 
     async def forget(request: Request) -> Response:
         async def work(_: Report) -> PrunedSteps:
-            return await forget_steps(templates, registry)
+            return await forget_steps(templates, registry, trash)
 
         return await answer(request, tasks, work)
 

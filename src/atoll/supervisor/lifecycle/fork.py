@@ -140,7 +140,7 @@ class Forks:
                 _log.info("sandbox %s is forked through the disk: %s", sandbox.sandbox_id, error)
                 return await work(in_memory=False)
         finally:
-            await to_the_end(self._layer_gc.collect())
+            await to_the_end(self._layer_gc.collect(wait=False))
             self._compaction.look()
 
     async def _with_ids(

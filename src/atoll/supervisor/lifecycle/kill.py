@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from atoll.errors import AtollError
 from atoll.host import to_the_end
 from atoll.supervisor.state.sandbox import Sandbox
-from atoll.supervisor.storage.trash import erase
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.storage.layer_gc import LayerGC
+    from atoll.supervisor.storage.trash import Trash
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +29,7 @@ class Kills:
         running_machines: Starts and ends machines.
         sandbox_links: The sandboxes' links.
         layer_gc: Erases layers that nothing needs.
+        trash: Erases files.
     """
 
     def __init__(
@@ -39,17 +40,19 @@ class Kills:
         running_machines: RunningMachines,
         sandbox_links: SandboxLinks,
         layer_gc: LayerGC,
+        trash: Trash,
     ) -> None:
         self._registry = registry
         self._paths = paths
         self._running_machines = running_machines
         self._sandbox_links = sandbox_links
         self._layer_gc = layer_gc
+        self._trash = trash
 
     async def kill(self, sandbox: Sandbox) -> None:
-        """End the sandbox, in any state, and erase its disk and memory. This is durable when it returns.
+        """End the sandbox, in any state, and give up its disk and memory. This is durable when it returns.
 
-        Its snapshots stay. An operation in progress on it fails.
+        Their files are erased soon after that. Its snapshots stay. An operation in progress on it fails.
         """
         if sandbox.lock.locked() and sandbox.running is not None:
             # The holder of the lock may be waiting for this guest.
@@ -81,7 +84,7 @@ class Kills:
             )
 
     async def finish(self, sandbox: Sandbox) -> None:
-        """Erase what is left of a sandbox whose row says that it was killed."""
+        """Remove what is left of a sandbox whose row says that it was killed. Its files are erased soon."""
         running = sandbox.running
         if running is not None:
             await self._running_machines.end(running)
@@ -93,6 +96,7 @@ class Kills:
         except (AtollError, OSError) as error:
             _log.warning("cannot remove the network of sandbox %s: %s", sandbox.sandbox_id, error)
         self._sandbox_links.forget(sandbox)
-        await erase(self._paths.sandbox(sandbox.sandbox_id))
+        await self._trash.take_unmounted(self._paths.sandbox(sandbox.sandbox_id))
         await self._registry.forget(sandbox)
-        await self._layer_gc.collect()
+        await self._layer_gc.collect(wait=False)
+        await self._trash.make_room()

@@ -23,7 +23,7 @@ from atoll.supervisor.storage.build_cache import BuildCache
 from atoll.supervisor.storage.checksums import CheckpointChecksums
 from atoll.supervisor.storage.compaction import Compaction
 from atoll.supervisor.storage.template_registry import TemplateRegistry
-from atoll.supervisor.storage.trash import erase, erase_stale
+from atoll.supervisor.storage.trash import erase
 from atoll.types import SnapshotInfo
 
 if TYPE_CHECKING:
@@ -191,13 +191,13 @@ class Snapshots:
         try:
             made = await self._make(sandbox, label, add)
         except BaseException:
-            await to_the_end(self._layer_gc.collect())
+            await to_the_end(self._layer_gc.collect(wait=False))
             raise
         self._compaction.look()
         return made
 
     async def remove(self, ref: str) -> None:
-        """Erase a snapshot.
+        """Remove a snapshot. Its files are erased soon.
 
         Raises:
             SnapshotNotFoundError: There is no such snapshot.
@@ -224,8 +224,7 @@ class Snapshots:
             )
         await registry.forget_snapshot(row)
         await self._steps.forget(row.snapshot_id)
-        await erase_stale(self._paths.snapshot(row.snapshot_id))
-        await self._layer_gc.collect()
+        await self._layer_gc.give_up(self._paths.snapshot(row.snapshot_id))
 
     async def _make(
         self, sandbox: Sandbox, label: Label, add: Callable[[SnapshotRow], Awaitable[None]]

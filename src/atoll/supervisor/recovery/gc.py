@@ -16,7 +16,7 @@ from atoll.errors import AtollError
 from atoll.host import Mounts, kill_process, mounts_below, start_ticks, tree_bytes
 from atoll.protocol import Leftover
 from atoll.supervisor.state.references import layers_in_use, owned_ids, versions_in_use
-from atoll.supervisor.storage.trash import ASIDE, erase
+from atoll.supervisor.storage.trash import ASIDE
 
 if TYPE_CHECKING:
     from atoll.host import Cgroup, CgroupRoot
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.storage.images import SupervisorImages
     from atoll.supervisor.storage.layer_gc import LayerGC
     from atoll.supervisor.storage.programs import Programs
+    from atoll.supervisor.storage.trash import Trash
     from atoll.supervisor.storage.volumes import Volumes
 
 _PROC = Path("/proc")
@@ -55,6 +56,7 @@ class LeftoverCollector:
         volumes: The volumes.
         layers: The disks.
         layer_gc: Erases layers that nothing needs.
+        trash: Erases directories.
         running_machines: Starts and ends machines.
         pool_ids: The sandbox ids of warm machines.
         cgroups: Where machines have their cgroups, if they have any.
@@ -70,6 +72,7 @@ class LeftoverCollector:
         volumes: Volumes,
         layers: Layers,
         layer_gc: LayerGC,
+        trash: Trash,
         running_machines: RunningMachines,
         pool_ids: Callable[[], set[str]],
         cgroups: CgroupRoot | None,
@@ -81,6 +84,7 @@ class LeftoverCollector:
         self._volumes = volumes
         self._layers = layers
         self._layer_gc = layer_gc
+        self._trash = trash
         self._running_machines = running_machines
         self._pool_ids = pool_ids
         self._cgroups = cgroups
@@ -89,11 +93,12 @@ class LeftoverCollector:
         """All leftovers. Removes nothing."""
         return [found.leftover for found in await self._look(self._all)]
 
-    async def collect(self, *, images: bool = False) -> list[Leftover]:
+    async def collect(self, *, images: bool = False, wait: bool = True) -> list[Leftover]:
         """Remove all leftovers, and return what was removed.
 
         Args:
             images: Also remove images that lost their name, layers and downloads: users decide when those go.
+            wait: Return when everything is erased, and not when it is out of its place.
         """
         removed = []
         # Each kind is searched after the earlier ones are gone: a mount is only free when its process has
@@ -107,6 +112,8 @@ class LeftoverCollector:
                         removed.append(found.leftover)
                 except (AtollError, OSError) as error:
                     _log.warning("cannot remove %s: %s", found.path, error)
+        if wait:
+            await self._trash.settle()
         return removed
 
     @staticmethod
@@ -163,7 +170,7 @@ class LeftoverCollector:
         for parent in (paths.sandboxes, paths.snapshots, paths.forks, paths.forks_pages):
             yield from self._unowned(parent, self._ids)
         yield from self._unowned(paths.volumes, self._volume_ids)
-        yield from self._unowned(paths.machines, self._running_machines.machine_ids)
+        yield from self._unowned(paths.machines, self._machine_ids)
         for layer_id in set(self._layers.ids()) - layers_in_use(self._registry):
             size = self._layers.size_bytes(layer_id)
             leftover = Leftover(kind="directory", name=f"layers/{layer_id}", size_bytes=size)
@@ -187,6 +194,9 @@ class LeftoverCollector:
     def _volume_ids(self) -> set[str]:
         # Directories of volumes that the database has lost are no leftovers: their files exist nowhere else.
         return self._volumes.ids() | self._volumes.kept_ids() | self._registry.pins.ids()
+
+    def _machine_ids(self) -> set[str]:
+        return self._running_machines.machine_ids() | self._registry.pins.ids()
 
     def _runs(self, machine_id: str) -> Callable[[], bool]:
         return lambda: machine_id in self._running_machines.machine_ids()
@@ -219,9 +229,9 @@ class LeftoverCollector:
         elif kind == "image":
             await asyncio.to_thread(self._images.collect, found.path)
         elif found.path.parent == Path("layers"):
-            await self._layer_gc.collect()
+            await self._layer_gc.collect(wait=False)
         else:
-            await erase(found.path)
+            await self._trash.take_unmounted(found.path)
 
 
 def _size_bytes(directory: Path) -> int:

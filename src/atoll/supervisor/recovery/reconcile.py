@@ -19,7 +19,6 @@ from atoll.supervisor.recovery.sleepers import undisturbed
 from atoll.supervisor.state.rows import OperationRow, SandboxRow
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.storage.checksums import CHECKSUMS_FILE
-from atoll.supervisor.storage.trash import erase_stale
 from atoll.types import SandboxState
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.operation_log import Operations
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.storage.trash import Trash
 
 # With more at once, guests would not get enough processor time to answer before they are taken for frozen.
 _AT_ONCE = 32
@@ -50,6 +50,7 @@ class Reconcile:
         running_machines: Starts and ends machines.
         kills: Finishes kills that were interrupted.
         leftovers: Removes what remains when all is adopted.
+        trash: Erases files, also those that the earlier supervisor has not erased yet.
         adoption: Takes over what still runs.
         repair: Changes rows that do not match the host.
         unplugs: Ends unplugging that was begun.
@@ -66,6 +67,7 @@ class Reconcile:
         running_machines: RunningMachines,
         kills: Kills,
         leftovers: LeftoverCollector,
+        trash: Trash,
         adoption: Adoption,
         repair: RowRepair,
         unplugs: Unplugs,
@@ -78,6 +80,7 @@ class Reconcile:
         self._running_machines = running_machines
         self._kills = kills
         self._leftovers = leftovers
+        self._trash = trash
         self._adoption = adoption
         self._repair = repair
         self._unplugs = unplugs
@@ -106,7 +109,7 @@ class Reconcile:
         self._links.sweep([link_id for one in everything if (link_id := one.row.link_id) is not None])
         for layer_id in await asyncio.to_thread(self._layers.remove_unfinished):
             _log.info("removed the unfinished layer %s", layer_id)
-        for removed in await self._leftovers.collect():
+        for removed in await self._leftovers.collect(wait=False):
             _log.info("removed a leftover: %s %s", removed.kind, removed.name)
         for sandbox in left:
             await self._decide(sandbox, begun.get(sandbox.sandbox_id))
@@ -159,7 +162,7 @@ class Reconcile:
             self._unsettled.enter_context(self._registry.pins.during(layer_id))
 
     async def _finish_kills(self) -> None:
-        """Erase the sandboxes that were being killed.
+        """Give up the files of the sandboxes that were being killed.
 
         Collecting leftovers has ended their processes and mounts.
         """
@@ -272,4 +275,4 @@ class Reconcile:
             needed.add(earlier_pages_of(disk, row.machine_id))
         for entry in set(directory.iterdir()) - needed:
             _log.info("removing %s, which an interrupted operation left behind", entry)
-            await erase_stale(entry)
+            self._trash.take(entry)

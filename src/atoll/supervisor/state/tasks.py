@@ -50,8 +50,8 @@ class Tasks:
         """Start to watch something, until the supervisor stops."""
         return self._begin(work, self._watches)
 
-    async def settle(self, timeout_s: float) -> None:
-        """Wait for all operations now in progress, at most ``timeout_s`` seconds."""
+    async def settle(self, timeout_s: float | None) -> None:
+        """Wait for all operations now in progress, at most ``timeout_s`` seconds. None waits for their end."""
         mine = asyncio.current_task()
         tasks = [task for task in self._tasks if task is not mine]
         if tasks:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from atoll.supervisor.state.references import layers_in_use
@@ -29,6 +30,15 @@ class LayerGC:
         self._registry = registry
         self._layers = layers
         self._trash = trash
+
+    async def give_up(self, directory: Path) -> None:
+        """Erase a directory soon, and the layers that nothing uses without it.
+
+        It is at once if the disk has little space: somebody may need what becomes free.
+        """
+        self._trash.take(directory)
+        await self.collect(wait=False)
+        await self._trash.make_room()
 
     async def collect(self, *, wait: bool = True) -> None:
         """Erase unused layers. Without ``wait`` this happens in the background."""

@@ -6,19 +6,23 @@ import asyncio
 import contextlib
 import logging
 import os
+import threading
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from atoll.errors import AtollError
-from atoll.host import remove_tree
+from atoll.errors import AtollError, HostError
+from atoll.host import free_bytes, mounts_below, remove_tree, to_the_end
 from atoll.supervisor.state.ids import new_id
+from atoll.supervisor.state.tasks import Tasks
 
 if TYPE_CHECKING:
     from atoll.supervisor.state.registry import Registry
-    from atoll.supervisor.state.tasks import Tasks
 
 ASIDE = ".erased-"
+# A small directory does not wait for a big one. More would take the threads that others need.
+_AT_ONCE = 2
+_LITTLE_BYTES = 4 << 30
 _log = logging.getLogger(__name__)
 
 
@@ -57,38 +61,96 @@ def _entries(directory: Path) -> list[Path]:
 
 
 class Trash:
-    """Erases outdated directories after the client has its answer: 10 GB take a second and more.
+    """Erases directories after the client has its answer: tens of thousands of files take a minute.
+
+    What a supervisor leaves in it, the next one erases.
 
     Args:
         directory: Where they are until then, on the file system of the home.
         registry: Pins what is being erased, so that it does not count as a leftover.
-        tasks: Owner of the erasing.
     """
 
-    def __init__(self, directory: Path, registry: Registry, tasks: Tasks) -> None:
+    def __init__(self, directory: Path, registry: Registry) -> None:
         self._directory = directory
         self._registry = registry
-        self._tasks = tasks
+        self._tasks = Tasks()
+        self._lanes = asyncio.Semaphore(_AT_ONCE)
+        self._ending = threading.Event()
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is being erased."""
+        return self._tasks.busy
+
+    def resume(self) -> None:
+        """Go on to erase what an earlier supervisor has left."""
+        with os.scandir(self._directory) as entries:
+            left = [Path(entry.path) for entry in entries if entry.name.startswith(ASIDE)]
+        for aside in left:
+            if not self._registry.pins.has(aside.name):
+                self._spawn(aside)
 
     def take(self, path: Path) -> asyncio.Task[None] | None:
         """Move a directory out of its place at once, and erase it soon. A missing one is no error.
 
         Returns the task that erases it, for callers that want to wait.
         """
-        aside = self._directory / f"{ASIDE}{new_id()}"
-        if path.parent.exists() and path.parent.stat().st_dev != self._directory.stat().st_dev:
-            aside = path.parent / aside.name
-        with contextlib.ExitStack() as held:
-            held.enter_context(self._registry.pins.during(aside.name))
-            try:
-                os.rename(path, aside)
-            except FileNotFoundError:
-                return None
-            except OSError as error:
-                _log.warning("cannot remove %s: %s", path, error)
-                return None
-            return self._tasks.spawn(self._erase(aside, held.pop_all()))
+        try:
+            return self._take(path)
+        except OSError as error:
+            _log.warning("cannot remove %s: %s", path, error)
+            return None
 
-    async def _erase(self, aside: Path, held: contextlib.ExitStack) -> None:
-        with held:
-            await erase_stale(aside)
+    async def take_unmounted(self, path: Path) -> None:
+        """Do what ``take`` does, unless something is mounted below.
+
+        Raises:
+            HostError: Something is. It stays in its place, where ``gc`` looks for mounts.
+            OSError: It cannot be moved.
+        """
+        if mounted := await asyncio.to_thread(mounts_below, path):
+            raise HostError(f"{path} cannot be removed: {mounted[0]} is still mounted", hint="try again")
+        self._take(path)
+
+    async def make_room(self) -> None:
+        """Wait until everything is erased if the disk has little space: somebody may need what becomes free."""
+        if self.busy and await asyncio.to_thread(free_bytes, self._directory) < _LITTLE_BYTES:
+            await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until all that is in it now is erased."""
+        await self._tasks.settle(None)
+
+    async def aclose(self, timeout_s: float) -> None:
+        """Erase what is in it, for at most ``timeout_s`` seconds. The rest is left to the next supervisor."""
+        await self._tasks.settle(timeout_s)
+        self._ending.set()
+        await self._tasks.settle(None)
+
+    def _take(self, path: Path) -> asyncio.Task[None] | None:
+        aside = self._directory / f"{ASIDE}{new_id()}"
+        try:
+            if path.parent.stat().st_dev != self._directory.stat().st_dev:
+                aside = path.parent / aside.name
+            os.rename(path, aside)
+        except FileNotFoundError:
+            return None
+        return self._spawn(aside)
+
+    def _spawn(self, aside: Path) -> asyncio.Task[None]:
+        # From now on: until the task begins, a thread may look for leftovers.
+        pinned = contextlib.ExitStack()
+        pinned.enter_context(self._registry.pins.during(aside.name))
+        return self._tasks.spawn(self._erase(aside, pinned))
+
+    async def _erase(self, aside: Path, pinned: contextlib.ExitStack) -> None:
+        # Elsewhere it is memory of the host, which waits for no disk.
+        lane = self._lanes if aside.parent == self._directory else contextlib.nullcontext()
+        with pinned:
+            async with lane:
+                try:
+                    await to_the_end(asyncio.to_thread(remove_tree, aside, self._ending.is_set))
+                except InterruptedError:
+                    _log.info("%s is left to the next supervisor", aside)
+                except (AtollError, OSError) as error:
+                    _log.warning("cannot remove %s: %s", aside, error)

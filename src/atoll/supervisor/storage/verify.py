@@ -80,7 +80,7 @@ class Verification:
                 with registry.pins.during(*layers):
                     parts = await self._examine(memories, layers, report)
             finally:
-                await to_the_end(self._layer_gc.collect())
+                await to_the_end(self._layer_gc.collect(wait=False))
         return _report(parts)
 
     async def verify_images(self, names: Sequence[str], report: Report) -> VerifyReport:

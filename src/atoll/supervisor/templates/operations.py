@@ -30,6 +30,7 @@ from atoll.supervisor.state.rows import SnapshotRow, StepRow, TemplateRow
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.storage.build_cache import BuildCache
 from atoll.supervisor.storage.template_registry import TemplateRegistry, split_tag
+from atoll.supervisor.storage.trash import Trash
 from atoll.types import BUILD_ATTRIBUTE, DEFAULT_TAG, BuildInfo, PrunedSteps, Quotas, Resolved, TagInfo
 
 _NAME = re.compile(r"[a-z0-9_-]{1,63}")
@@ -378,12 +379,13 @@ def _too_much(rows: Sequence[SnapshotRow]) -> list[str]:
     ]
 
 
-async def forget_steps(templates: Templates, registry: Registry) -> PrunedSteps:
-    """Forget all steps that were built before. Their snapshots go unless a template needs them."""
+async def forget_steps(templates: Templates, registry: Registry, trash: Trash) -> PrunedSteps:
+    """Forget all steps that were built before. Their snapshots are erased unless a template needs them."""
     before = {row.snapshot_id: row for row in registry.snapshots() if row.build_id is not None}
     count = len(templates.steps)
     await templates.steps.forget()
     kept = await templates.sweep()
+    await trash.settle()
     left = {row.snapshot_id: row for row in registry.snapshots()}
     sandboxes = [sandbox.row for sandbox in registry.sandboxes()]
     layers = {layer for row in (*left.values(), *sandboxes) for layer in row.stack}
