@@ -335,6 +335,7 @@ class Steps:
             running_machines=running_machines,
             volume_monitor=self.volume_monitor,
             memory=self.memory_admission,
+            trash=storage.trash,
         )
 
 

@@ -11,7 +11,6 @@ from unittest.mock import patch
 import pytest
 
 from atoll.engines import MachineEndedError
-from atoll.host import remove_tree
 from tests.unit.supervisor.harness import Harness, with_harness
 
 
@@ -174,14 +173,14 @@ async def test_a_suspended_sandbox_is_forked_without_being_woken(harness: Harnes
 async def test_of_forks_there_are_all_or_none(harness: Harness) -> None:
     sandbox_id, one = await _made(harness)
     harness.agents.fail_after = 2
-    removals = itertools.count(1)
+    looks = itertools.count(1)
 
-    def remove(path: Path, *_: object) -> None:
+    def mounts(_: Path) -> list[Path]:
         # The second copy that fails is still being removed when the first one's failure cancels it.
-        time.sleep(1 if next(removals) == 2 else 0)
-        remove_tree(path)
+        time.sleep(1 if next(looks) == 2 else 0)
+        return []
 
-    with patch("atoll.supervisor.storage.trash.remove_tree", remove):
+    with patch("atoll.supervisor.storage.trash.mounts_below", mounts):
         answer = await harness.ask("POST", f"{one}/fork", {"count": 4})
     assert answer.status == 500
     listed = (await harness.ask("GET", "/v1/sandboxes")).json["sandboxes"]

@@ -82,6 +82,18 @@ async def test_what_was_deleted_is_gone_before_it_is_erased(harness: Harness) ->
 
 
 @with_harness
+async def test_copies_that_fail_are_gone_before_they_are_erased(harness: Harness) -> None:
+    made = await harness.create()
+    harness.agents.fail_after = 2
+    with slow():
+        answer = await harness.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/fork", {"count": 3})
+        assert answer.status == 500
+        assert trash(harness)
+        assert [entry.name for entry in harness.home.sandboxes.iterdir()] == [made["sandbox_id"]]
+    await harness.until(lambda: not trash(harness))
+
+
+@with_harness
 async def test_the_next_supervisor_erases_what_one_that_was_killed_has_moved_away(harness: Harness) -> None:
     made = await harness.create()
     with patch(ERASE, dead):

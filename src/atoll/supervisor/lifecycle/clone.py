@@ -15,7 +15,6 @@ from atoll.supervisor.machines.identity import branched_init
 from atoll.supervisor.machines.prestarted import PrestartedDiedError
 from atoll.supervisor.state.rows import SandboxRow
 from atoll.supervisor.state.sandbox import Sandbox
-from atoll.supervisor.storage.trash import erase
 
 if TYPE_CHECKING:
     from atoll.network import Link, Links
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.storage.images import SupervisorImages
+    from atoll.supervisor.storage.trash import Trash
 
 
 class Clones:
@@ -44,6 +44,7 @@ class Clones:
         running_machines: Starts and ends machines.
         volume_monitor: Follows each copy as soon as it runs.
         memory: Lets a copy start only if the host has memory for it.
+        trash: Erases what is left of copies that failed.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Clones:
         running_machines: RunningMachines,
         volume_monitor: Follower,
         memory: MemoryAdmission,
+        trash: Trash,
     ) -> None:
         self._paths = paths
         self._images = images
@@ -68,6 +70,7 @@ class Clones:
         self._running_machines = running_machines
         self._volume_monitor = volume_monitor
         self._memory = memory
+        self._trash = trash
 
     async def clone(
         self, row: SandboxRow, checkpoint: Path, env_inside: dict[str, str], *, being_written: bool = False
@@ -144,7 +147,8 @@ class Clones:
     async def _give_up(self, link: Link | None, disk: Path) -> None:
         if link is not None:
             await link.aclose()
-        await erase(disk)
+        await self._trash.take_unmounted(disk)
         others = [entry for entry in disk.parent.iterdir() if entry.is_dir()] if disk.parent.exists() else []
         if not others:
-            await erase(disk.parent)
+            self._trash.take(disk.parent)
+        await self._trash.make_room()
