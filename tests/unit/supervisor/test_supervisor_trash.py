@@ -150,20 +150,26 @@ async def test_a_supervisor_that_ends_erases_what_takes_no_time(harness: Harness
     await harness.start()
 
 
-@pytest.mark.parametrize("asked", ["kill", "delete", "prune", "gc"])
-def test_who_asks_for_space_gets_the_answer_when_it_is_there(asked: str) -> None:
+@pytest.mark.parametrize("asked", ["kill", "delete", "prune", "gc", "create"])
+def test_who_needs_space_gets_the_answer_when_it_is_there(asked: str) -> None:
     async def lived(harness: Harness) -> None:
         made = await harness.create()
         one = f"/v1/sandboxes/{made['sandbox_id']}"
         assert (await harness.ask("POST", f"{one}/snapshots", {"name": "s1"})).status == 200
         if asked == "delete":
             assert (await harness.ask("DELETE", one)).status == 204
-        where = {"kill": one, "delete": "/v1/snapshots/s1", "prune": "/v1/steps", "gc": "/v1/leftovers"}
+        wanted: dict[str, tuple[str, str, object]] = {
+            "kill": ("DELETE", one, None),
+            "delete": ("DELETE", "/v1/snapshots/s1", None),
+            "prune": ("DELETE", "/v1/steps", None),
+            "gc": ("DELETE", "/v1/leftovers", None),
+            "create": ("POST", "/v1/sandboxes", {"from_snapshot": "s1"}),
+        }
         stale = harness.home.sandboxes / "stale"
         stale.mkdir()
         with patch(FREE, return_value=1 << 20), slow():
             harness.system.trash.take(stale)
-            asking = asyncio.create_task(harness.ask("DELETE", where[asked]))
+            asking = asyncio.create_task(harness.ask(*wanted[asked]))
             await asyncio.sleep(0.1)
             assert not asking.done()
         assert (await asking).status < 300

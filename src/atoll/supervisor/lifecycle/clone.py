@@ -44,7 +44,7 @@ class Clones:
         running_machines: Starts and ends machines.
         volume_monitor: Follows each copy as soon as it runs.
         memory: Lets a copy start only if the host has memory for it.
-        trash: Erases what is left of copies that failed.
+        trash: Erases what is left of copies that failed, and makes room for others.
     """
 
     def __init__(
@@ -87,6 +87,8 @@ class Clones:
 
         Postcondition: on any exception nothing of the copy is left.
         """
+        if not being_written:  # else its original may stand still
+            await self._trash.make_room()
         try:
             async with self._memory.room(row, checkpoint_bytes(checkpoint)):
                 try:
