@@ -1,4 +1,4 @@
-"""The guest agent's protocol (agent/spec.md) without input or output: requests, frames, answers, limits."""
+"""The guest agent's protocol (agent/spec/atoll.md) without input or output: requests, frames, answers, limits."""
 
 from atoll.guest.answers import (
     AgentStats,
