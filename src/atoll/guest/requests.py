@@ -1,4 +1,4 @@
-"""Requests to the guest agent, as values: one function per route of agent/spec.md."""
+"""Requests to the guest agent, as values: one function per route of agent/spec/atoll.md."""
 
 from __future__ import annotations
 
