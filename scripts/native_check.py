@@ -1,6 +1,7 @@
 """Checks our changes to gVisor (native/) with Go's tools: `make native-check`.
 
-`make native-check VERSION=name` checks them against another version than the one that native/go.mod pins.
+`make native-check VERSION=name` checks them against another version than the one that native/go.mod pins: it moves them
+there as `scripts/gvisor rebase` does, in a copy, and lists the patches that conflict.
 
 It reports at once everything that does not fit. If everything fits, it runs gofmt on the files that we add or change,
 `go vet` on their packages, and the tests beside them, once more with the race detector. staticcheck looks at the code
@@ -18,9 +19,13 @@ import tempfile
 from pathlib import Path
 
 from go_modules import STATICCHECK
+from gvisor_series.checkout import checkout
+from gvisor_series.export import export
+from gvisor_series.fault import Fault
+from gvisor_series.rebase import rebase
+from gvisor_series.upstream import MODULE, fetch, pinned
 
 ROOT = Path(__file__).resolve().parents[1]
-MODULE = "gvisor.dev/gvisor"
 # gVisor's own code is full of what these find.
 VET = ("-composites=false", "-unsafeptr=false", "-asmdecl=false")
 # Compiled packages are then those of the build, which is done in another directory.
@@ -37,6 +42,22 @@ def run(
     if check and done.returncode != 0:
         raise SystemExit(f"native-check: `{' '.join(map(str, command))}` failed:\n{done.stdout}")
     return done
+
+
+def move(native: Path, version: str) -> bool:
+    """Change our changes to those for ``version``; where they conflict, say so and return False."""
+    directory = native.parent / "gvisor"
+    checkout(directory, native, fetch(pinned(native), native))
+    left_out = rebase(directory, fetch(version, native), skip=True)
+    for patch, conflicts in left_out.items():
+        print("\n".join([f"{patch} does not fit:", *(f"  {conflict}" for conflict in conflicts)]))
+    if left_out:
+        print(
+            f"native-check: {len(left_out)} patches of gVisor's changes conflict; see scripts/gvisor --help"
+        )
+        return False
+    print("\n".join(f"native-check: {told}" for told in export(directory, native, drop=True)), flush=True)
+    return True
 
 
 def vendor(native: Path, version: str) -> Path:
@@ -117,7 +138,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="native-check-") as work:
         native = Path(work) / "native"
         shutil.copytree(ROOT / "native", native)
-        return 0 if check(native, version) else 1
+        try:
+            return 0 if (not version or move(native, version)) and check(native, version) else 1
+        except Fault as fault:
+            raise SystemExit(f"native-check: {fault}") from fault
 
 
 if __name__ == "__main__":
