@@ -440,7 +440,6 @@ def test_a_prestarted_machine_that_is_slow_to_go_on_runs_no_guest_after_it_was_f
             plan = msgspec.structs.replace(
                 workshop.plan(name, like=asleep), state_dir=prestarted_plan.state_dir, checkpoint=memory
             )
-            before = workshop.ticks(plan)
             telling = asyncio.ensure_future(cast(GvisorPrestarted, prestarted).restore(plan, None))
             await asyncio.sleep(0.01)
             found_machine = await engine.started(name, plan.state_dir, plan.limits)
@@ -454,7 +453,6 @@ def test_a_prestarted_machine_that_is_slow_to_go_on_runs_no_guest_after_it_was_f
         found = workshop.ticks(plan)
         await asyncio.sleep(1)
         assert workshop.ticks(plan) == found
-        assert len(found) - len(before) < 5
         await prestarted.kill()
 
     workshop.run(test)

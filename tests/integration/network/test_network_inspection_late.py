@@ -7,13 +7,14 @@ import os
 import socket
 import sys
 
+import pytest
 from tests.integration.network.nameserver import knowing
 from tests.integration.network.test_network_inspection import GOOD, NAMES, eventually, place_of
 from tests.integration.network.test_network_policies import address_of
-from tests.integration.network.testbed import PUBLIC, NetworkTestbed, serving
+from tests.integration.network.testbed import PATIENCE_S, PUBLIC, NetworkTestbed, serving
 from tests.integration.network.web import browsing
 
-from atoll.network import EdgeProgram, Grant, Inspection
+from atoll.network import EdgeProgram, Grant, Inspection, connection
 from atoll.types import Policy, Rule
 
 # The first one asks for a connection and dies; the next one notes all that it is told.
@@ -43,8 +44,10 @@ while True:
 
 
 async def test_an_answer_for_an_edge_that_has_died_does_not_reach_the_next_one(
-    testbed: NetworkTestbed,
+    testbed: NetworkTestbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The next edge may take long to start, and the answer is to be later.
+    monkeypatch.setattr(connection, "CONNECT_TIMEOUT_S", PATIENCE_S)
     place = testbed.pins.parent / "dying"
     place.mkdir()
     argv = (sys.executable, "-c", DYING_EDGE, str(place))
