@@ -40,6 +40,7 @@ func FuzzQuery(f *testing.F) {
 		f.Add(text, "a")
 		f.Add(text, "_method")
 	}
+	f.Add(";", ";")
 	f.Fuzz(func(t *testing.T, text, name string) {
 		if name == "" {
 			return

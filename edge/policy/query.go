@@ -87,6 +87,10 @@ func WithoutParameter(raw, name string) string {
 }
 
 func hasParameter(piece, name string) bool {
+	// A name may have a `;` itself.
+	if found, _ := decodePiece(piece); strings.EqualFold(found.name, name) {
+		return true
+	}
 	for each := range strings.SplitSeq(piece, ";") {
 		if found, _ := decodePiece(each); strings.EqualFold(found.name, name) {
 			return true
