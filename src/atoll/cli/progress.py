@@ -36,10 +36,18 @@ def progress_shown() -> Iterator[Report]:
 
 
 class _Way:
-    """How far a whole task has come. It never goes back while its reports say how far that is."""
+    """How far a whole task has come, and its heading. It never goes back while its reports say how far that is."""
 
     def __init__(self) -> None:
         self._whole: float | None = None
+        self._heading = ""
+
+    def heading(self, progress: Progress) -> str:
+        """Return the heading of a report; empty if it has none, or that of an earlier report."""
+        if not progress.heading or progress.heading == self._heading:
+            return ""
+        self._heading = progress.heading
+        return progress.heading
 
     def share(self, progress: Progress) -> float | None:
         """Return the part that is done, from 0 to 1, or None if unknown."""
@@ -55,13 +63,11 @@ class _Lines:
 
     def __init__(self) -> None:
         self._way = _Way()
-        self._heading = ""
         self._last: tuple[str, int] | None = None
 
     def report(self, progress: Progress) -> None:
-        if progress.heading and progress.heading != self._heading:
-            self._heading = progress.heading
-            note(plain(progress.heading))
+        if heading := self._way.heading(progress):
+            note(plain(heading))
         quarter = int(4 * (self._way.share(progress) or 0.0))
         if self._last == (progress.step, quarter):
             return
@@ -78,16 +84,14 @@ class _Bar:
 
     def __init__(self) -> None:
         self._way = _Way()
-        self._heading = ""
         self._bars: Bars | None = None
         self._task: TaskID | None = None
 
     def report(self, progress: Progress) -> None:
         if self._bars is None or self._task is None:
             self._bars, self._task = _new_bars()
-        if progress.heading and progress.heading != self._heading:
-            self._heading = progress.heading
-            self._bars.console.print(plain(progress.heading), markup=False, highlight=False)
+        if heading := self._way.heading(progress):
+            self._bars.console.print(plain(heading), markup=False, highlight=False)
         share = self._way.share(progress)
         self._bars.update(
             self._task,

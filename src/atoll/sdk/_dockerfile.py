@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from atoll.errors import InvalidSpecError
 from atoll.sdk._context import IGNORE_FILE, Context, ignore_lines
 from atoll.sdk._dockerfile_words import Word
-from atoll.sdk._steps import known_sources
+from atoll.sdk._steps import known_sources, one_line
 from atoll.types import (
     CopyStep,
     EnvStep,
@@ -44,7 +44,6 @@ _MACHINES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64"}
 _CHANGING = ("steps", "values", "declared", "variables", "notes")
 _MOST_BYTES = 1 << 20
 _MOST_NEAR = 5
-_SHOWN = 120
 _CACHE_MOUNT = re.compile(r"--mount=(.*,)?type=cache(,.*)?")
 
 
@@ -341,7 +340,7 @@ class Dockerfile:
             stage=stage,
         )
         self._stage.steps.append(step)
-        self._copies.append(_Written(step, self._line, _shortened(self._lines[self._line - 1])))
+        self._copies.append(_Written(step, self._line, one_line(self._lines[self._line - 1])))
 
     def _source_stage(self, name: str) -> str:
         """Return the name of what ``--from`` means: an earlier stage, or an image."""
@@ -396,11 +395,6 @@ def _platform_values() -> dict[str, Word]:
             "VARIANT": "",
         }.items()
     }
-
-
-def _shortened(line: str) -> str:
-    text = " ".join(line.split())
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
 def _script(found: Any) -> str:

@@ -19,6 +19,20 @@ _QUIET_S = 0.4
 _CLEAR = "\r\x1b[K"
 
 
+class Headings:
+    """Picks out the headings of a long operation: its reports may each have the same one."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def new(self, progress: Progress) -> str:
+        """Return the heading of a report; empty if it has none, or that of an earlier report."""
+        if not progress.heading or progress.heading == self._last:
+            return ""
+        self._last = progress.heading
+        return progress.heading
+
+
 class ProgressLine:
     """One line that is rewritten at each report and removed at the end. A heading is a line above it, and stays.
 
@@ -33,15 +47,14 @@ class ProgressLine:
         self._columns = columns
         self._from_s = time.monotonic() + quiet_s
         self._last = ""
-        self._heading = ""
+        self._headings = Headings()
 
     def report(self, progress: Progress) -> None:
         """Show how far it is."""
         if time.monotonic() < self._from_s:
             return
-        if progress.heading and progress.heading != self._heading:
-            self._heading = progress.heading
-            self._write(f"{_CLEAR}atoll: {_printable(progress.heading)}\n")
+        if heading := self._headings.new(progress):
+            self._write(f"{_CLEAR}atoll: {_printable(heading)}\n")
         share = progress.whole
         if share is None and progress.total:
             share = progress.done / progress.total

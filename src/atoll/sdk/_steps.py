@@ -214,6 +214,11 @@ def described(step: Step) -> str:
             text = f"WORKDIR {step.path}"
         case UserStep():
             text = f"USER {step.user}"
+    return one_line(text)
+
+
+def one_line(text: str) -> str:
+    """Return a text on one line, shortened if it is long."""
     text = " ".join(text.split())
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 

@@ -20,6 +20,7 @@ from atoll.sdk._sync.stage import BuildJob, Stage, Base, OnLine
 from atoll.sdk._sync.start_command import started_command
 from atoll.sdk._context import Context
 from atoll.sdk._io_sync import in_thread
+from atoll.sdk._progress import Headings
 from atoll.types import BuildInfo, CopyStep, ImageAccess, Progress, StartCommand, Step, TemplateSpec
 
 LAST_STEP = "finalize"
@@ -189,13 +190,12 @@ class _Steps:
     def __init__(self, say: Callable[..., Any]) -> None:
         self._say = say
         self._last = ""
-        self._heading = ""
+        self._headings = Headings()
 
     def told(self, progress: Progress) -> None:
         """Take a progress report."""
-        if progress.heading and progress.heading != self._heading:
-            self._heading = progress.heading
-            self._say(progress.heading)
+        if heading := self._headings.new(progress):
+            self._say(heading)
         if progress.step != self._last:
             self._last = progress.step
             self._say(progress.step, "debug")
