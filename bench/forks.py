@@ -51,7 +51,7 @@ def start_numpy(sandbox: Sandbox) -> None:
     """Install numpy, and have a process that has imported it listen."""
     sandbox.run("pip install -q numpy", timeout_s=600).check()
     sandbox.start(["python3", "-c", SERVER])
-    while sandbox.run(f"ss -tln | grep -q :{PORT}").exit_code:
+    while sandbox.run(f"ss -tln | grep -q LISTEN.*:{PORT}").exit_code:
         time.sleep(0.1)
 
 

@@ -17,7 +17,7 @@ ruby -e '8.times { |n| fork { exit n } }; puts Process.waitall.map { |_, s| s.ex
             'exec 3<>/dev/tcp/127.0.0.1/8601; read -r -t 20 told <&3; test "$told" = "$TURN"',
             start="""ruby -rsocket -e 's = TCPServer.new("127.0.0.1", 8601); n = 0
 loop { c = s.accept; c.puts(n += 1); c.close }' >log 2>&1 &
-for try in {1..200}; do ss -tln | grep -q :8601 && break; sleep 0.1; done""",
+for try in {1..200}; do ss -tln | grep -q LISTEN.*:8601 && break; sleep 0.1; done""",
             debian="ruby",
         ),
         Program(

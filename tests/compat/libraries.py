@@ -38,7 +38,7 @@ while True:
     connection.close()
 END
 python3 lives.py >log 2>&1 &
-for try in {1..200}; do ss -tln | grep -q :8801 && break; sleep 0.1; done""",
+for try in {1..200}; do ss -tln | grep -q LISTEN.*:8801 && break; sleep 0.1; done""",
             pip="numpy",
         ),
         _python(

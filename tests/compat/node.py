@@ -30,7 +30,7 @@ test "$(node workers.js)" = 2,4,6,8""",
             'test "$(curl -sf localhost:8901/)" = "$TURN"',
             start="""echo 'let n = 0; require("http").createServer((q, a) => a.end(`${++n}`)).listen(8901)' >served.js
 node served.js >log 2>&1 &
-for try in {1..200}; do ss -tln | grep -q :8901 && break; sleep 0.1; done""",
+for try in {1..200}; do ss -tln | grep -q LISTEN.*:8901 && break; sleep 0.1; done""",
         ),
         Program(
             "typescript",
@@ -46,7 +46,7 @@ let n = 0;
 require("express")().get("/turn", (q, a) => a.send(`${++n}`)).listen(8902);
 END
 node served.js >log 2>&1 &
-for try in {1..200}; do ss -tln | grep -q :8902 && break; sleep 0.1; done""",
+for try in {1..200}; do ss -tln | grep -q LISTEN.*:8902 && break; sleep 0.1; done""",
             npm="express",
         ),
         Program(

@@ -24,7 +24,7 @@ def start_counter(sandbox: Sandbox) -> Process:
     """Start the counter, and wait until it answers for the first time: with 1."""
     process = sandbox.start(["python3", "-c", PROGRAM])
     end = time.monotonic() + BOUND_S
-    while sandbox.run(f"ss -tln | grep -q :{PORT}").exit_code:
+    while sandbox.run(f"ss -tln | grep -q LISTEN.*:{PORT}").exit_code:
         assert time.monotonic() < end, "the counter does not listen"
     assert count(sandbox) == 1
     return process

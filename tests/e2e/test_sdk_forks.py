@@ -38,7 +38,7 @@ def holder(sandbox: Sandbox) -> None:
     """Start a process that holds random bytes, and wait until it answers."""
     sandbox.start(["python3", "-c", HOLDER])
     end = time.monotonic() + BOUND_S
-    while sandbox.run(f"ss -tln | grep -q :{PORT}").exit_code:
+    while sandbox.run(f"ss -tln | grep -q LISTEN.*:{PORT}").exit_code:
         assert time.monotonic() < end
 
 

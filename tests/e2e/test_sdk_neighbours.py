@@ -30,7 +30,7 @@ def serving(name: str, address: str = "0.0.0.0", team: str | None = None) -> San
     """A sandbox with a server that counts the requests that it answers."""
     sandbox = Sandbox.create(name=name, team=team, network="none")
     sandbox.start(["python3", "-c", SERVER.format(address=address)], stream=False)
-    listens = ["sh", "-c", f"ss -ltn | grep -q :{PORT}"]
+    listens = ["sh", "-c", f"ss -ltn | grep -q LISTEN.*:{PORT}"]
     until(lambda: sandbox.exec(listens).exit_code == 0)
     return sandbox
 

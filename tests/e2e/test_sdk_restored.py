@@ -69,7 +69,7 @@ def prepared(module_home: Path) -> Iterator[Sandbox]:
 
 def wait_for_port(sandbox: Sandbox, port: int) -> None:
     end = time.monotonic() + BOUND_S
-    while sandbox.run(f"ss -tln | grep -q :{port}").exit_code:
+    while sandbox.run(f"ss -tln | grep -q LISTEN.*:{port}").exit_code:
         assert time.monotonic() < end
 
 

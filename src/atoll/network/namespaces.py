@@ -76,6 +76,7 @@ def _make(pins: Pins) -> OuterSockets:
             os.close(inner_fd)
         failed.callback(sockets.close)
         in_netns(pins.inner, _furnish_inner)
+        veth.await_up(sockets.counters)
         failed.pop_all()
     return sockets
 

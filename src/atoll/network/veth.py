@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import struct
+import time
 from pathlib import Path
 
 from atoll.network import netlink
@@ -41,7 +42,9 @@ _IFF_UP = 1
 # Of a TCP segment: Ethernet, IPv4, and TCP with the options that Linux uses.
 _HEADERS_BYTES = 14 + 20 + 32
 _LINK_ADDRESS, _LINK_NAME, _LINK_MTU, _LINK_INFO, _LINK_STATS, _LINK_FAMILIES = 1, 3, 4, 18, 23, 26
-_LINK_NETNS_FD, _LINK_GSO_BYTES = 28, 41
+_LINK_STATE, _LINK_NETNS_FD, _LINK_GSO_BYTES = 16, 28, 41
+_STATE_UP = b"\x06"
+_UP_TIMEOUT_S = 30.0
 _INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
 _INET6_ADDRESS_MODE, _NO_ADDRESSES = 8, b"\x01"
 _ADDRESS_ADDRESS, _ADDRESS_LOCAL = 1, 2
@@ -81,6 +84,22 @@ def address_guest() -> None:
     """
     with NetlinkSocket(netlink.ROUTE) as kernel:
         kernel.change([*_end(GUEST_ADDRESS, GATEWAY_ADDRESS, GATEWAY_HARDWARE), _default_route()])
+
+
+def await_up(kernel: NetlinkSocket) -> None:
+    """Wait until the outer end sends: it has a carrier before that, and drops what it is given meanwhile.
+
+    Linux 6.8 and later brings it up when asked; earlier ones do so a few milliseconds later. ``kernel`` was
+    opened in the outer namespace.
+
+    Raises:
+        OSError: The pair is gone, or does not come up.
+    """
+    end_s = time.monotonic() + _UP_TIMEOUT_S
+    while _state(kernel) != _STATE_UP:
+        if time.monotonic() > end_s:
+            raise TimeoutError(errno.ETIMEDOUT, f"{OUTER_INTERFACE} is not up after {_UP_TIMEOUT_S:.0f} s")
+        time.sleep(0.001)
 
 
 def forget_guest(kernel: NetlinkSocket) -> None:
@@ -145,6 +164,11 @@ def received_payload_bytes(kernel: NetlinkSocket) -> int:
     """
     _, packets, _, received = _counters(kernel)
     return received - _HEADERS_BYTES * packets
+
+
+def _state(kernel: NetlinkSocket) -> bytes:
+    (body,) = kernel.ask(Message(_GET_LINK, 0, _interface()))
+    return dict(netlink.attributes(body[16:]))[_LINK_STATE]
 
 
 def _counters(kernel: NetlinkSocket) -> tuple[int, int, int, int]:

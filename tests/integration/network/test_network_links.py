@@ -9,7 +9,8 @@ import pytest
 from tests.integration.network.testbed import PATIENCE_S, Guest, NetworkTestbed, nowhere, reset_comes, serving
 
 from atoll.host import in_netns
-from atoll.network import Flow, Links, namespaces
+from atoll.network import Flow, Links, namespaces, veth
+from atoll.network.addresses import GUEST_ADDRESS
 from atoll.network.flows import challenge
 from atoll.network.namespaces import Pins
 
@@ -198,3 +199,17 @@ def _first_segment(opened: socket.socket) -> bytes:
         frame = opened.recv(70000)[10:]
         if frame[12:14] == b"\x08\x00" and frame[14 + 9] == socket.IPPROTO_TCP:
             return frame
+
+
+async def test_a_new_link_loses_nothing_that_the_host_sends(testbed: NetworkTestbed) -> None:
+    """An interface drops what it is given from its carrier on until the kernel has handled that."""
+    testbed.pins.mkdir(exist_ok=True)
+    pins, sent = namespaces.pins_of(testbed.pins, "new"), bytes(1000)
+    for _ in range(100):
+        outer = namespaces.make(pins)
+        try:
+            outer.dns.sendto(sent, (GUEST_ADDRESS, 9))
+            assert veth.traffic(outer.counters)[0] >= len(sent)
+        finally:
+            outer.close()
+            namespaces.remove(pins)

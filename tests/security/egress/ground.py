@@ -245,13 +245,9 @@ class Ground:
 
 
 def _asked(asking: socket.socket, query: bytes) -> bytes:
-    """Ask until an answer comes: a link that has just been made loses what is sent at first."""
-    asking.settimeout(1.0)
-    for _ in range(int(PATIENCE_S)):
-        asking.send(query)
-        with contextlib.suppress(TimeoutError):
-            return asking.recv(4096)
-    raise TimeoutError
+    asking.settimeout(PATIENCE_S)
+    asking.send(query)
+    return asking.recv(4096)
 
 
 @contextmanager
