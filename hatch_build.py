@@ -1,5 +1,5 @@
 """Builds the programs that a wheel carries: ``runsc`` (gVisor, pinned in native/), the guest agent (agent/), the
-puller of images (puller/) and the edge (edge/).
+puller of images (puller/) and the edge (edge/, with policy/ and confine/).
 
 All are static Go programs. A built program is kept in ~/.cache/atoll/build (or ``ATOLL_BUILD_CACHE``) under the hash
 of its sources, so only the first build takes minutes.
@@ -31,6 +31,8 @@ _OWN = platform.machine() if platform.system() == "Linux" else _ANY
 _MACHINE = os.environ.get("ATOLL_BUILD_MACHINE") or _OWN
 _LDFLAGS = "-s -w"
 _BUILDS_KEPT = 4
+# The parts of a module that is built whole.
+_ALL = ("",)
 _LICENSES = ("LICENSE*", "LICENCE*", "COPYING*", "NOTICE*", "COPYRIGHT*", "PATENTS*")
 
 
@@ -54,13 +56,13 @@ class ProgramsHook(BuildHookInterface[Any]):
         target = root / "src" / "atoll" / "_bin"
         target.mkdir(exist_ok=True)
         files: dict[Path, Path] = {}
-        for name, sources, build in (
-            ("runsc", root / "native", _build_runsc),
-            ("atoll-agent", root / "agent", _build_agent),
-            ("atoll-puller", root / "puller", _build_vendored),
-            ("atoll-edge", root / "edge", _build_vendored),
+        for name, module, parts, build in (
+            ("runsc", root / "native", _ALL, _build_runsc),
+            ("atoll-agent", root / "agent", _ALL, _build_agent),
+            ("atoll-puller", root / "puller", _ALL, _build_vendored),
+            ("atoll-edge", root, ("edge", "policy", "confine"), _build_edge),
         ):
-            program = _cached(name, sources, build, self.app.display_info)
+            program = _cached(name, module, parts, build, self.app.display_info)
             files[target / name] = program
             files[target / f"{name}.licenses.txt"] = _licenses_of(program)
         if platform.machine() == _MACHINE:
@@ -83,24 +85,31 @@ def _stop(reason: str) -> NoReturn:
 
 
 def _cached(
-    name: str, sources: Path, build: Callable[[Path, Path], None], tell: Callable[[str], None]
+    name: str,
+    module: Path,
+    parts: tuple[str, ...],
+    build: Callable[[Path, Path], None],
+    tell: Callable[[str], None],
 ) -> Path:
-    """The program built from ``sources``, which must lie in files there, from the cache when they are unchanged."""
-    if not (sources / "go.mod").is_file():
-        _stop(f"{sources / 'go.mod'} is missing; build in a complete source tree")
+    """The program built from directories of a module, which must lie in files there, from the cache when unchanged."""
+    if not (module / "go.mod").is_file():
+        _stop(f"{module / 'go.mod'} is missing; build in a complete source tree")
     import fcntl  # only Unix has it, and only Linux comes here
 
     default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "atoll" / "build"
     cache = Path(os.environ.get("ATOLL_BUILD_CACHE") or default)
     cache.mkdir(parents=True, exist_ok=True)
-    program = cache / f"{name}-{_source_hash(sources)}"
+    program = cache / f"{name}-{_source_hash(module, parts)}"
     with open(cache / f"{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not program.exists():
-            tell(f"building {name} from {sources} (minutes at the first time)")
+            tell(f"building {name} from {module} (minutes at the first time)")
             with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=cache) as work:
                 copy = Path(work) / "source"
-                shutil.copytree(sources, copy)
+                for part in parts:
+                    shutil.copytree(module / part, copy / part)
+                for file in _module_files(module):
+                    shutil.copy2(file, copy)
                 _check_go(copy)
                 build(copy, Path(work) / name)
                 (Path(work) / "licenses").write_text(_licenses(copy))
@@ -151,19 +160,23 @@ def _runsc_version() -> str:
     return match[1]
 
 
-def _source_hash(sources: Path) -> str:
+def _source_hash(module: Path, parts: tuple[str, ...]) -> str:
     digest = hashlib.sha256(f"{_runsc_version()} {_LDFLAGS} {_MACHINE}".encode())
     digest.update(Path(__file__).read_bytes())
-    for path in _source_files(sources):
-        digest.update(f"\0{path.relative_to(sources)}\0{path.stat().st_size}\0".encode())
+    for path in sorted({*_source_files(module, parts), *_module_files(module)}):
+        digest.update(f"\0{path.relative_to(module)}\0{path.stat().st_size}\0".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:24]
 
 
-def _source_files(sources: Path) -> Iterator[Path]:
-    for path in sorted(sources.rglob("*")):
+def _source_files(module: Path, parts: tuple[str, ...]) -> Iterator[Path]:
+    for path in (path for part in parts for path in (module / part).rglob("*")):
         if path.is_file() and not path.name.endswith(("_test.go", ".md", ".pyc")):
             yield path
+
+
+def _module_files(module: Path) -> list[Path]:
+    return [path for name in ("go.mod", "go.sum") if (path := module / name).is_file()]
 
 
 def _check_go(module: Path) -> None:
@@ -222,6 +235,11 @@ def _build_agent(source: Path, output: Path) -> None:
 def _build_vendored(source: Path, output: Path) -> None:
     _go(["mod", "vendor"], source)
     _compile(source, output, ".", _LDFLAGS, "-mod=vendor")
+
+
+def _build_edge(source: Path, output: Path) -> None:
+    _go(["mod", "vendor"], source)
+    _compile(source, output, "./edge", _LDFLAGS, "-mod=vendor")
 
 
 def _compile(source: Path, output: Path, package: str, ldflags: str, *options: str) -> None:

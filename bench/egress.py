@@ -202,7 +202,7 @@ def slow_request_judgement_us() -> float:
     """What the edge needs to decide about a request among a thousand rules, the slowest of a hundred."""
     done = subprocess.run(
         ["go", "test", "-run", "^$", "-bench", "Judge1000Rules", "-count", str(TURNS), "./policy"],
-        cwd=Path(__file__).parent.parent / "edge",
+        cwd=Path(__file__).parent.parent,
         capture_output=True,
         check=True,
         text=True,

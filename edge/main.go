@@ -16,8 +16,8 @@ import (
 	"os"
 	"runtime/debug"
 
+	"atoll/confine"
 	"atoll/edge/channel"
-	"atoll/edge/confine"
 	"atoll/edge/serve"
 )
 

@@ -80,10 +80,10 @@ def _of_go() -> list[Check]:
     static = ("go", "run", STATICCHECK, "./...")
     found = []
     for module in go_modules():
-        at = ROOT / module
-        found.append(Check(module, (("go", "vet", "./..."), static), at, {"CGO_ENABLED": "0"}))
+        at, name = ROOT / module, "go" if module == "." else module
+        found.append(Check(name, (("go", "vet", "./..."), static), at, {"CGO_ENABLED": "0"}))
         # The race detector needs a C compiler.
-        found.append(Check(f"{module}-tests", (("go", "test", "-race", "./..."),), at, {"CGO_ENABLED": "1"}))
+        found.append(Check(f"{name}-tests", (("go", "test", "-race", "./..."),), at, {"CGO_ENABLED": "1"}))
     return found
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 from checks import ROOT
-from go_modules import go_modules
+from go_modules import go_modules, test_files
 
 _TARGET = re.compile(r"^func (Fuzz\w+)\(", re.MULTILINE)
 
@@ -20,7 +20,7 @@ def targets() -> list[tuple[str, str, str]]:
     """Each target with its module and package."""
     found = []
     for module in go_modules():
-        for file in sorted((ROOT / module).rglob("*_test.go")):
+        for file in test_files(module):
             package = f"./{file.parent.relative_to(ROOT / module)}"
             found += [(module, package, name) for name in _TARGET.findall(file.read_text())]
     return found

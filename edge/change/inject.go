@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"strings"
 
-	"atoll/edge/policy"
+	"atoll/policy"
 )
 
 // Target is a request that is about to be sent.

@@ -10,7 +10,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"atoll/edge/policy"
+	"atoll/policy"
 )
 
 // SecretText is a text of JSON that is kept in memory that can be erased.

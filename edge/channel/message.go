@@ -6,8 +6,8 @@ import (
 
 	"atoll/edge/change"
 	"atoll/edge/limit"
-	"atoll/edge/policy"
 	"atoll/edge/seen"
+	"atoll/policy"
 )
 
 // Protocol is the version of the messages.

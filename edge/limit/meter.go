@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"atoll/edge/policy"
+	"atoll/policy"
 )
 
 // ErrTotal says that all bytes of a rule are used up.

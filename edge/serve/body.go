@@ -10,7 +10,7 @@ import (
 
 	"atoll/edge/forms"
 	"atoll/edge/limit"
-	"atoll/edge/policy"
+	"atoll/policy"
 )
 
 // A guest has this long to send a body that is held until it is judged, and to get room for it.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"atoll/edge/channel"
-	"atoll/edge/policy"
+	"atoll/policy"
 )
 
 // under is a policy's content with a ceiling.

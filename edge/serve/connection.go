@@ -13,8 +13,8 @@ import (
 
 	"atoll/edge/change"
 	"atoll/edge/channel"
-	"atoll/edge/policy"
 	"atoll/edge/seen"
+	"atoll/policy"
 )
 
 // ruling is the policy for one connection: the rules that fit its destination.

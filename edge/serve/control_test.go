@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"atoll/edge/channel"
-	"atoll/edge/policy"
+	"atoll/policy"
 )
 
 // sendRules sends each open connection its rules.

@@ -9,7 +9,7 @@ import (
 
 	"atoll/edge/change"
 	"atoll/edge/limit"
-	"atoll/edge/policy"
+	"atoll/policy"
 )
 
 func now() time.Time { return time.Now() }

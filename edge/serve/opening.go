@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"atoll/edge/policy"
+	"atoll/policy"
 )
 
 // A guest that is silent this long may wait for the server to speak first.

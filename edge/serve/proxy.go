@@ -15,7 +15,7 @@ import (
 
 	"atoll/edge/change"
 	"atoll/edge/channel"
-	"atoll/edge/policy"
+	"atoll/policy"
 )
 
 // prepare checks limits, and looks for canaries in a body of known length.

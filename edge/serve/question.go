@@ -8,7 +8,7 @@ import (
 
 	"atoll/edge/change"
 	"atoll/edge/channel"
-	"atoll/edge/policy"
+	"atoll/policy"
 )
 
 // judge answers what a connection, and a request on it, would get, by the code that judges on the wire.

@@ -7,7 +7,7 @@ import (
 	"net"
 
 	"atoll/edge/forms"
-	"atoll/edge/policy"
+	"atoll/policy"
 )
 
 // raw moves the bytes of a connection that is not HTTP, if the rules let it through.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"atoll/edge/policy"
+	"atoll/policy"
 )
 
 // refusal is an answer of the edge's own. It is an error, so that it can be the reason why an exchange ends.

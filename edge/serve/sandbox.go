@@ -14,8 +14,8 @@ import (
 	"atoll/edge/channel"
 	"atoll/edge/forms"
 	"atoll/edge/limit"
-	"atoll/edge/policy"
 	"atoll/edge/seen"
+	"atoll/policy"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"atoll/edge/change"
-	"atoll/edge/policy"
+	"atoll/policy"
 )
 
 // passing is the rule by which something passes. What is only observed is not changed.

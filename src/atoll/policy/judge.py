@@ -1,6 +1,6 @@
 """Decides about connections by name, address and port, on the wire. Nothing else decides there.
 
-`edge/policy/connection.go` decides the same about connections that are only asked about.
+`policy/connection.go` decides the same about connections that are only asked about.
 
 Rules about requests are decided by the edge, which gets the numbers of the rules that a connection's
 destination matches.

@@ -32,7 +32,7 @@ from atoll.types import (
 from tests.unit.policy.policies import OPEN_RANGES, PATTERNS, PORTS, SEEN_PORTS
 
 T = TypeVar("T")
-EDGE = Path(__file__).parents[3] / "edge"
+ROOT = Path(__file__).parents[3]
 OWN = "8.8.9.9"
 SANDBOX = f"db.{SANDBOX_DOMAIN}"
 
@@ -117,7 +117,7 @@ Ask = Callable[[dict[str, Any]], list[dict[str, Any]]]
 @pytest.fixture(scope="module")
 def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
     program = tmp_path_factory.mktemp("judge") / "judge"
-    subprocess.run(["go", "test", "-c", "-o", str(program), "./policy"], cwd=EDGE, check=True)
+    subprocess.run(["go", "test", "-c", "-o", str(program), "./policy"], cwd=ROOT, check=True)
     env = {**os.environ, "ATOLL_TEST_JUDGE": "1"}
     with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env) as judge:
         assert judge.stdin is not None

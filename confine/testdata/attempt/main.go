@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"atoll/edge/confine"
+	"atoll/confine"
 )
 
 func main() {

@@ -1,4 +1,4 @@
-module atoll/edge
+module atoll
 
 go 1.26.3
 
