@@ -1,4 +1,4 @@
-// Package seen counts what was decided, so that each second is told once.
+// Package seen counts what was decided, so that a second with many decisions is told once.
 package seen
 
 import "sync"

@@ -250,7 +250,7 @@ func (c *connection) note(verdict *policy.Verdict, scheme, method, path string) 
 	if verdict.Rule != nil {
 		entry.Rule = &verdict.Rule.Index
 	}
-	c.sandbox.seen.Note(entry)
+	c.sandbox.note(entry)
 }
 
 // host is the name that requests of this connection are for.

@@ -38,6 +38,7 @@ type Edge struct {
 	opening    *tls.Config
 	server     *http.Server
 	queue      *queue
+	news       chan struct{} // something was decided
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox
@@ -55,7 +56,8 @@ func New(config channel.Config, supervisor Supervisor) (*Edge, error) {
 		return nil, errors.New("there is no certificate in roots")
 	}
 	edge := &Edge{
-		supervisor: supervisor, authority: authority, roots: roots, queue: newQueue(), sandboxes: map[string]*sandbox{},
+		supervisor: supervisor, authority: authority, roots: roots, queue: newQueue(), news: make(chan struct{}, 1),
+		sandboxes: map[string]*sandbox{},
 	}
 	edge.opening = &tls.Config{
 		MinVersion:         tls.VersionTLS12,
@@ -91,19 +93,24 @@ func (e *Edge) Run(ctx context.Context) error {
 	return e.server.Serve(e.queue)
 }
 
-// tell reports once a second what was decided, and closes what is idle.
+// tell reports at once what was decided, and what follows with the next second. It also closes what is idle.
 func (e *Edge) tell(ctx context.Context) {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	sweep := time.NewTicker(sweepEach)
 	defer sweep.Stop()
+	news := e.news
 	for {
 		select {
+		case <-news:
+			news = nil
+			e.tellSeen()
 		case <-second.C:
 			for _, each := range e.all() {
 				each.tellSpent()
-				each.tellSeen()
 			}
+			e.tellSeen()
+			news = e.news
 		case now := <-sweep.C:
 			for _, each := range e.all() {
 				each.pool.sweep(now)
@@ -111,6 +118,12 @@ func (e *Edge) tell(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+func (e *Edge) tellSeen() {
+	for _, each := range e.all() {
+		each.tellSeen()
 	}
 }
 

@@ -191,6 +191,15 @@ func (s *sandbox) forget() {
 	}
 }
 
+// note counts a decision, which is told soon.
+func (s *sandbox) note(entry seen.Entry) {
+	s.seen.Note(entry)
+	select {
+	case s.edge.news <- struct{}{}:
+	default: // it is known already that there is something
+	}
+}
+
 // tellSeen sends what was counted in pieces that fit into a message.
 func (s *sandbox) tellSeen() {
 	entries := s.seen.Take()
