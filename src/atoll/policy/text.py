@@ -15,7 +15,6 @@ from atoll.policy.check import fault_of
 from atoll.types import Policy, converted
 
 _HEADER = re.compile(r"""\s*\[\[\s*(?:rules|"rules"|'rules')\s*\]\]""")
-_COMMENT = re.compile(r"#.*")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _IN_RULE = re.compile(r"`\$\.rules\[(\d+)\]")
 _LINE_CHARACTERS = 100
@@ -29,12 +28,13 @@ def policy_from_text(text: str) -> Policy:
         InvalidSpecError: The text is neither, or no valid policy, or it has no key at all: a file that is empty
             by mistake would deny everything.
     """
-    if not _COMMENT.sub("", text).strip("{} \t\r\n"):
+    is_json = text.lstrip().startswith("{")
+    if not (_read_json if is_json else _read_toml)(text):
         raise InvalidSpecError(
             "the policy is empty: it has no rule, so it denies everything",
             hint="`none` denies everything, and `internet` allows it; `atoll docs network` shows rules",
         )
-    return policy_from_json(text) if text.lstrip().startswith("{") else policy_from_toml(text)
+    return policy_from_json(text) if is_json else policy_from_toml(text)
 
 
 def policy_from_toml(text: str) -> Policy:
@@ -44,10 +44,7 @@ def policy_from_toml(text: str) -> Policy:
         InvalidSpecError: The text is no TOML, or no valid policy; the message says in which line the rule
             concerned begins.
     """
-    try:
-        read = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidSpecError(f"the policy is no TOML: {error}") from None
+    read = _read_toml(text)
     rules = read.get("rules")
     count = len(rules) if isinstance(rules, list) else 0
     lines = [number for number, line in enumerate(text.splitlines(), 1) if _HEADER.match(line)]
@@ -61,11 +58,7 @@ def policy_from_json(text: str | bytes) -> Policy:
     Raises:
         InvalidSpecError: The text is no JSON, a key is there twice, or it is no valid policy.
     """
-    try:
-        read = json.loads(text, object_pairs_hook=_once)
-    except (ValueError, RecursionError) as error:
-        raise InvalidSpecError(f"the policy is no JSON: {error}") from None
-    return _policy(read, lambda _: "")
+    return _policy(_read_json(text), lambda _: "")
 
 
 def to_toml(policy: Policy) -> str:
@@ -77,6 +70,21 @@ def to_toml(policy: Policy) -> str:
     blocks += [_table("[proxy]", proxy)] if proxy else []
     blocks += [_table("[[rules]]", rule) for rule in rules]
     return "\n".join(blocks)
+
+
+def _read_toml(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidSpecError(f"the policy is no TOML: {error}") from None
+
+
+def _read_json(text: str | bytes) -> object:
+    try:
+        read: object = json.loads(text, object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+        raise InvalidSpecError(f"the policy is no JSON: {error}") from None
+    return read
 
 
 def _policy(read: object, place: _Place) -> Policy:

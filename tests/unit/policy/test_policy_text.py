@@ -238,3 +238,15 @@ def test_a_text_that_begins_with_a_brace_is_json_and_any_other_is_toml() -> None
     wanted = Policy.allow("example.com")
     assert policy_from_text(' {"rules": [{"hosts": ["example.com"]}]}') == wanted
     assert policy_from_text('[[rules]]\nhosts = ["example.com"]\n') == wanted
+
+
+@pytest.mark.parametrize("text", ["", "# a comment\n", "{}", " {\n}\n"])
+def test_a_text_without_a_key_is_refused(text: str) -> None:
+    with pytest.raises(InvalidSpecError, match="the policy is empty"):
+        policy_from_text(text)
+
+
+@pytest.mark.parametrize(("text", "kind"), [("}", "TOML"), ("{}}", "JSON"), ("# {}\n}", "TOML")])
+def test_braces_alone_are_no_empty_policy(text: str, kind: str) -> None:
+    with pytest.raises(InvalidSpecError, match=f"the policy is no {kind}"):
+        policy_from_text(text)
