@@ -54,22 +54,27 @@ var synthetic = netip.MustParsePrefix("198.18.0.0/15")
 // Addresses of it carry an IPv4 address in their last four bytes, as those do that netip unmaps.
 var translated = netip.MustParsePrefix("64:ff9b::/96")
 
-// plainAddress reads an address; the IPv4 address of one that carries it. One with a zone is none: it means something on one
+// PlainAddress reads an address; the IPv4 address of one that carries it. One with a zone is none: it means something on one
 // host only.
-func plainAddress(text string) (netip.Addr, bool) {
+func PlainAddress(text string) (netip.Addr, bool) {
 	address, err := netip.ParseAddr(text)
 	if err != nil || address.Zone() != "" {
 		return netip.Addr{}, false
 	}
-	if translated.Contains(address) {
-		bytes := address.As16()
-		return netip.AddrFrom4([4]byte(bytes[12:])), true
-	}
-	return address.Unmap(), true
+	return Plain(address), true
 }
 
-// whyClosed says what an address is that is not public; it is empty for a public one.
-func whyClosed(address netip.Addr) string {
+// Plain is the IPv4 address of an address that carries one, and otherwise the address itself.
+func Plain(address netip.Addr) netip.Addr {
+	if translated.Contains(address) {
+		bytes := address.As16()
+		return netip.AddrFrom4([4]byte(bytes[12:]))
+	}
+	return address.Unmap()
+}
+
+// WhyClosed says what an address is that is not public; it is empty for a public one.
+func WhyClosed(address netip.Addr) string {
 	for _, each := range closedRanges {
 		if each.Contains(address) {
 			return each.is
@@ -78,8 +83,8 @@ func whyClosed(address netip.Addr) string {
 	return ""
 }
 
-// parseRange reads a range, or the one address that is meant.
-func parseRange(text string) (netip.Prefix, error) {
+// ParseRange reads a range of addresses, or the one address that is meant.
+func ParseRange(text string) (netip.Prefix, error) {
 	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
 		return netip.PrefixFrom(address, address.BitLen()), nil
 	}

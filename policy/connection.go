@@ -115,11 +115,11 @@ func (g *Gatekeeper) Name(text string) Admission {
 // KnowsAddress tells whether any port may be reached at an address under a name, or going there unplugs.
 func (g *Gatekeeper) KnowsAddress(text, address string) bool {
 	name := PlainHost(text)
-	to, ok := plainAddress(address)
+	to, ok := PlainAddress(address)
 	if name == "" || !ok {
 		return false
 	}
-	isClosed := whyClosed(to) != ""
+	isClosed := WhyClosed(to) != ""
 	if g.observe && !isClosed {
 		return true
 	}
@@ -154,14 +154,14 @@ func (g *Gatekeeper) Connection(text, address string, port int) Admission {
 	if fault != "" {
 		return denied(fault)
 	}
-	to, ok := plainAddress(address)
+	to, ok := PlainAddress(address)
 	if !ok {
 		return denied(quoted(address) + " is no address to connect to")
 	}
 	if IsInternal(name) && !to.IsLoopback() {
 		return denied(address + " is no address of " + name)
 	}
-	why := whyClosed(to)
+	why := WhyClosed(to)
 	isClosed := why != "" && !IsInternal(name)
 	if why != "" {
 		why = place(name, address) + " is " + why

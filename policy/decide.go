@@ -49,7 +49,7 @@ func (b *Bounds) Decide(asked Asked) Way {
 	switch {
 	case known.Action != Allow:
 		return Way{Admission: known}
-	case b.Own != nil && b.Own.Proxied(name):
+	case b.Proxied(name):
 		return Way{Admission: b.both(func(each *Gatekeeper) Admission { return each.Unresolved(name, asked.Port) })}
 	case IsInternal(name):
 		return Way{Admission: b.to(name, loopback, asked.Port), Address: loopback}
@@ -69,6 +69,23 @@ func (b *Bounds) Decide(asked Asked) Way {
 	return first
 }
 
+// Connection judges a connection that is open, under a name that the guest knows, or none. An address without one that a
+// proxy was to resolve is empty.
+func (b *Bounds) Connection(name string, to Known, port int) Admission {
+	switch {
+	case name == "":
+		return b.toAddress(Asked{Port: port, Addresses: []Known{to}}).Admission
+	case b.Proxied(name):
+		return b.both(func(each *Gatekeeper) Admission { return each.Unresolved(name, port) })
+	case to.Address == "":
+		return denied("a proxy connected to it, and the policy has none for it now")
+	}
+	return b.at(name, to, port)
+}
+
+// Proxied tells whether a proxy connects to a plain name; an empty one is an address for which there is no name.
+func (b *Bounds) Proxied(name string) bool { return b.Own != nil && b.Own.Proxied(name) }
+
 // LooksInto tells whether a connection to a plain name must show that it asks for that name: what one of them passes through,
 // the other may still want to look into.
 func (b *Bounds) LooksInto(name string) bool {
@@ -80,7 +97,7 @@ func (b *Bounds) toAddress(asked Asked) Way {
 		return Way{Admission: denied("there is neither a name nor an address")}
 	}
 	to := asked.Addresses[0]
-	if address, ok := plainAddress(to.Address); ok && b.Own != nil && synthetic.Contains(address) {
+	if address, ok := PlainAddress(to.Address); ok && b.Own != nil && synthetic.Contains(address) {
 		return Way{Admission: denied("the address stands for no name: resolve the name again")}
 	}
 	return Way{Admission: b.at("", to, asked.Port), Address: to.Address}
@@ -111,15 +128,15 @@ func (b *Bounds) to(name, address string, port int) Admission {
 	if b.Own != nil {
 		return b.both(func(each *Gatekeeper) Admission { return each.Connection(name, address, port) })
 	}
-	to, ok := plainAddress(address)
+	to, ok := PlainAddress(address)
 	_, fault := destination(name, port)
 	switch {
 	case fault != "":
 		return denied(fault)
 	case !ok:
 		return denied(quoted(address) + " is no address to connect to")
-	case whyClosed(to) != "":
-		return denied(place(name, address) + " is " + whyClosed(to))
+	case WhyClosed(to) != "":
+		return denied(place(name, address) + " is " + WhyClosed(to))
 	}
 	return Admission{Action: Allow, Reason: "every public address is allowed"}
 }

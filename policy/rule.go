@@ -220,7 +220,7 @@ func (r *Rule) compilePlaces() error {
 		r.ports = everyPort
 	}
 	for _, text := range r.Addresses {
-		within, err := parseRange(text)
+		within, err := ParseRange(text)
 		if err != nil {
 			return err
 		}
@@ -270,6 +270,6 @@ func (r *Rule) Fits(to Destination) bool {
 }
 
 func (r *Rule) isIn(text string) bool {
-	address, ok := plainAddress(text)
+	address, ok := PlainAddress(text)
 	return ok && anyContains(r.ranges, address)
 }

@@ -12,11 +12,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"atoll/policy"
 )
 
 // recorder answers each request and remembers it in one line.
@@ -392,7 +395,7 @@ func TestAClientThatBeginsHTTPAfterTheServerSpokeIsCut(t *testing.T) {
 
 // The relay's tests read the same file.
 func TestFirstLines(t *testing.T) {
-	text, err := os.ReadFile("testdata/first_lines.json")
+	text, err := os.ReadFile("../../policy/testdata/first_lines.json")
 	must(t, err)
 	var lines [][2]string
 	must(t, json.Unmarshal(text, &lines))
@@ -414,10 +417,33 @@ func FuzzSniff(f *testing.F) {
 		settled := Unknown
 		for i := 0; i <= len(data); i++ {
 			kind := Sniff(data[:i])
-			if settled != Unknown && kind != settled && i <= longestLine {
+			if settled != Unknown && kind != settled && i <= policy.FirstLineMost {
 				t.Fatalf("%q is %v and then %v", data[:i], settled, kind)
 			}
 			settled = kind
 		}
 	})
+}
+
+// A server of TLS skips a warning before the greeting. As another protocol, this would reach any name of the server.
+func TestTLSInDisguisePassesNowhereAsAnotherProtocol(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	arrived := &recorder{}
+	w.raw("a.x", func(conn net.Conn) {
+		if count, _ := conn.Read(make([]byte, 1)); count > 0 {
+			arrived.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+		}
+	})
+	w.policy(`{"action":"allow","methods":["GET"]}`, allow)
+	for _, before := range []string{"\x15\x03\x01\x00\x02\x01\x5a", "\x80\x2e\x01\x03\x01\x00\x15\x00\x00\x00\x10"} {
+		conn := w.take("a.x", 993)
+		hear(t, conn, before, "")
+		conn.SetDeadline(time.Now().Add(10 * time.Second))
+		config := &tls.Config{InsecureSkipVerify: true, ServerName: "b.x", NextProtos: []string{"custom"}}
+		if tls.Client(conn, config).Handshake() == nil {
+			t.Errorf("a handshake for b.x passed behind %q", before)
+		}
+	}
+	expect(t, arrived.all(), "")
 }

@@ -11,9 +11,17 @@ _SERVER_NAME, _ENCRYPTED_HELLO = 0, 0xFE0D
 _RECORD_BYTES = 5
 LONGEST_BYTES = 1 << 16
 _LONGEST_LINE = 8192
+# No client begins like this, and some servers go on as if it were plain TLS. A guest
+# could ask for another name than its rules allow. Each has a range for each byte.
+_DISGUISES = (
+    # A warning, or an empty change of ciphers, before the greeting: Go skips a warning.
+    ((20, 21), (3, 3), (0, 4), (0, 0), (1, 4), (1, 1)),
+    # A greeting in the form of SSL 2: OpenSSL takes it.
+    ((0x80, 0xFF), (0, 0xFF), (1, 1), (3, 3)),
+)
 # The method and the blank after it, or less. Servers take any method, and many take it in lower case.
 _METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}([ \t\v\f]|\Z)")
-# The edge has the same patterns (edge/serve/firstbytes.go): what goes there as HTTP must be HTTP there, too.
+# The edge has the same patterns (policy/firstbytes.go): what goes there as HTTP must be HTTP there, too.
 _HTTP_LINE = re.compile(rb"[^ \t\v\f]+[ \t\v\f].*[ \t\v\f]HTTP/\d", re.DOTALL | re.IGNORECASE)
 # HTTP/0.9 names a host only in a URL.
 _SHORT_LINE = re.compile(
@@ -30,7 +38,7 @@ class FirstBytes:
         wanted: How many bytes from the beginning are needed.
         server_name: The name in a TLS greeting; None if it has none.
         hides_name: Whether the greeting may hide another name (ECH).
-        is_line: Whether it is a line of text that has not ended yet.
+        is_line: Whether it may be sent on after a moment, such as a line of text that has not ended yet.
     """
 
     kind: Literal["more", "tls", "http", "other", "invalid"]
@@ -44,6 +52,11 @@ def read_first_bytes(data: bytes) -> FirstBytes:
     """Tell what a connection is that begins with these bytes. There is at least one."""
     if data[0] == _HANDSHAKE:
         return _read_tls(data)
+    for ranges in _DISGUISES:
+        if all(first <= byte <= last for byte, (first, last) in zip(data, ranges, strict=False)):
+            if len(data) >= len(ranges):
+                return FirstBytes("invalid")
+            return FirstBytes("more", wanted=len(data) + 1, is_line=True)
     return _read_line(data)
 
 

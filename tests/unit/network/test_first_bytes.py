@@ -14,8 +14,8 @@ from atoll.network.first_bytes import LONGEST_BYTES, read_first_bytes
 from atoll.network.gate import passage
 
 NAME = "api.example.com"
-# The edge's tests read it, too.
-FIRST_LINES = Path(__file__).parents[3] / "edge/serve/testdata/first_lines.json"
+# The tests of the Go programs read it, too.
+FIRST_LINES = Path(__file__).parents[3] / "policy/testdata/first_lines.json"
 
 
 def greeting(name: str | None) -> bytes:
@@ -107,3 +107,26 @@ def test_a_first_line_without_end_is_refused_at_last() -> None:
 def test_whatever_comes_is_told_without_an_error(data: bytes, before: bytes) -> None:
     first = read_first_bytes(before + data)
     assert first.kind != "more" or len(before + data) < first.wanted <= LONGEST_BYTES + 5
+
+
+@pytest.mark.parametrize(
+    "before",
+    [b"\x15\x03\x01\x00\x02\x01\x5a", b"\x15\x03\x03\x00\x02\x01\x00", b"\x14\x03\x03\x00\x01\x01"],
+    ids=["a warning", "an end", "a change of ciphers"],
+)
+def test_a_greeting_behind_what_a_server_skips_is_refused(before: bytes) -> None:
+    first = read_first_bytes(before + greeting("other.example.com"))
+    assert passage(first, NAME) == "refuse"
+
+
+def test_a_greeting_in_the_form_of_ssl_2_is_refused_and_waited_for() -> None:
+    hello = b"\x80\x38\x01\x03\x03" + bytes(53)
+    assert passage(read_first_bytes(hello), NAME) == "refuse"
+    for count in range(1, 4):
+        first = read_first_bytes(hello[:count])
+        assert (first.kind, first.wanted, first.is_line) == ("more", count + 1, True)
+
+
+@pytest.mark.parametrize("data", [b"\x80\x38\x02\x03", b"\x15\x02\x01", b"\x14\x03\x03\x01"])
+def test_what_only_begins_like_tls_in_disguise_passes(data: bytes) -> None:
+    assert passage(read_first_bytes(data), NAME) == "pass"
