@@ -1,5 +1,5 @@
 """Builds the programs that a wheel carries: ``runsc`` (gVisor, pinned in native/), the guest agent (agent/), the
-puller of images (puller/) and the edge (edge/, with policy/ and confine/).
+puller of images (puller/) and the edge (edge/, with channel/, confine/ and policy/).
 
 All are static Go programs. A built program is kept in ~/.cache/atoll/build (or ``ATOLL_BUILD_CACHE``) under the hash
 of its sources, so only the first build takes minutes.
@@ -60,7 +60,7 @@ class ProgramsHook(BuildHookInterface[Any]):
             ("runsc", root / "native", _ALL, _build_runsc),
             ("atoll-agent", root / "agent", _ALL, _build_agent),
             ("atoll-puller", root / "puller", _ALL, _build_vendored),
-            ("atoll-edge", root, ("edge", "policy", "confine"), _build_edge),
+            ("atoll-edge", root, ("channel", "confine", "edge", "policy"), _build_edge),
         ):
             program = _cached(name, module, parts, build, self.app.display_info)
             files[target / name] = program

@@ -16,8 +16,9 @@ import (
 	"os"
 	"runtime/debug"
 
+	"atoll/channel"
 	"atoll/confine"
-	"atoll/edge/channel"
+	"atoll/edge/control"
 	"atoll/edge/serve"
 )
 
@@ -55,7 +56,7 @@ func run(user, channelFD int) error {
 		return err
 	}
 	supervisor := &supervisor{Channel: link}
-	supervisor.Dials = channel.NewDials(link.Send)
+	supervisor.Dials = control.NewDials(supervisor.Send)
 	edge, err := serve.New(config, supervisor)
 	if err != nil {
 		return err
@@ -64,7 +65,7 @@ func run(user, channelFD int) error {
 	if err != nil {
 		return err
 	}
-	if err := link.Send(channel.Ready{Op: "ready", Protocol: channel.Protocol, Confined: confined}); err != nil {
+	if err := link.Send(control.Ready{Op: "ready", Protocol: control.Protocol, Confined: confined}); err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -78,9 +79,9 @@ func run(user, channelFD int) error {
 	return supervisor.listen(edge)
 }
 
-func configuration(link *channel.Channel) (channel.Config, error) {
-	var config channel.Config
-	message, file, err := link.Receive()
+func configuration(link *channel.Channel) (control.Config, error) {
+	var config control.Config
+	message, file, err := control.Receive(link)
 	if err != nil {
 		return config, err
 	}
@@ -93,10 +94,13 @@ func configuration(link *channel.Channel) (channel.Config, error) {
 // supervisor is what the edge knows of the process that started it.
 type supervisor struct {
 	*channel.Channel
-	*channel.Dials
+	*control.Dials
 }
 
 var _ serve.Supervisor = (*supervisor)(nil)
+
+// Send tells it something.
+func (s *supervisor) Send(message any) error { return s.Channel.Send(message) }
 
 // Dial asks for a connection.
 func (s *supervisor) Dial(ctx context.Context, sandbox, connection string) (net.Conn, error) {
@@ -106,7 +110,7 @@ func (s *supervisor) Dial(ctx context.Context, sandbox, connection string) (net.
 // listen does what the supervisor says until it is gone.
 func (s *supervisor) listen(edge *serve.Edge) error {
 	for {
-		message, file, err := s.Receive()
+		message, file, err := control.Receive(s.Channel)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -119,7 +123,7 @@ func (s *supervisor) listen(edge *serve.Edge) error {
 		}
 		if err := edge.Handle(message, file); err != nil {
 			// A supervisor that does not read any more is seen as gone at the next message.
-			_ = s.Send(channel.Log{Op: "log", Text: err.Error()})
+			_ = s.Send(control.Log{Op: "log", Text: err.Error()})
 		}
 	}
 }

@@ -28,7 +28,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"atoll/edge/channel"
+	"atoll/channel"
+	"atoll/edge/control"
 )
 
 // program is the edge as it is shipped.
@@ -62,7 +63,7 @@ type child struct {
 	trust   *x509.CertPool
 	said    bytes.Buffer
 	servers map[string]string // of connections
-	ready   channel.Ready
+	ready   control.Ready
 	ended   chan error
 }
 
@@ -101,7 +102,7 @@ func start(t testing.TB, user int, roots []byte) *child {
 	t.Cleanup(c.stop)
 	certificate, key := authority(t)
 	c.trust.AppendCertsFromPEM(certificate)
-	c.send(channel.Message{Op: "config"}, memfd(t, map[string]string{
+	c.send(control.Message{Op: "config"}, memfd(t, map[string]string{
 		"ca_certificate": string(certificate), "ca_key": string(key), "roots": string(roots),
 	}))
 	must(t, json.Unmarshal(c.receive(), &c.ready))
@@ -204,13 +205,13 @@ func (c *child) answer() chan map[string]any {
 func (c *child) dial(id int64, connection string) {
 	conn, err := net.Dial("tcp", c.servers[strings.SplitN(connection, "-", 2)[0]])
 	if err != nil {
-		c.send(channel.Message{Op: "dialled", ID: id, Error: err.Error()}, nil)
+		c.send(control.Message{Op: "dialled", ID: id, Error: err.Error()}, nil)
 		return
 	}
 	file, err := conn.(*net.TCPConn).File()
 	conn.Close()
 	if err == nil {
-		c.send(channel.Message{Op: "dialled", ID: id}, file)
+		c.send(control.Message{Op: "dialled", ID: id}, file)
 	}
 }
 
@@ -226,14 +227,14 @@ func (c *child) take(server, name string, port int) net.Conn {
 	taken.count++
 	id := fmt.Sprintf("%s-%d", server, taken.count)
 	taken.Unlock()
-	c.send(channel.Message{
+	c.send(control.Message{
 		Op: "take", Sandbox: "s", Version: 1, Connection: id, Name: name, Address: "192.0.2.1", Port: port, Rules: []int{0},
 	}, theirs)
 	return guest
 }
 
 func (c *child) policy(rules ...map[string]any) {
-	c.send(channel.Message{Op: "policy", Sandbox: "s", Version: 1}, memfd(c.t, map[string]any{
+	c.send(control.Message{Op: "policy", Sandbox: "s", Version: 1}, memfd(c.t, map[string]any{
 		"rules": rules, "secrets": map[string]string{"gh": "s3cr3t-value"},
 	}))
 }

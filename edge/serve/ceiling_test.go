@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"atoll/edge/channel"
+	"atoll/edge/control"
 	"atoll/policy"
 )
 
@@ -216,7 +216,7 @@ func TestACeilingThatCannotBeReadOrFitsNotAllowsNothing(t *testing.T) {
 		w.versions[w.sandbox]++
 		content := under(ceiling)
 		content["rules"] = []json.RawMessage{json.RawMessage(allow)}
-		message := channel.Message{Op: "policy", Sandbox: w.sandbox, Version: w.versions[w.sandbox]}
+		message := control.Message{Op: "policy", Sandbox: w.sandbox, Version: w.versions[w.sandbox]}
 		if err := w.edge.Handle(&message, memfd(t, content)); err != nil {
 			t.Log("edge: ", err)
 		}
@@ -228,7 +228,7 @@ func TestACeilingThatCannotBeReadOrFitsNotAllowsNothing(t *testing.T) {
 func TestAQuestionIsJudgedByBoth(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	ask := func(own, ceiling, method, url string) channel.Judged {
+	ask := func(own, ceiling, method, url string) control.Judged {
 		document := under(ceiling)
 		document["rules"] = []json.RawMessage{json.RawMessage(own)}
 		question := dict{
@@ -236,7 +236,7 @@ func TestAQuestionIsJudgedByBoth(t *testing.T) {
 			"destination": policy.Asked{Name: "a.x", Port: 443, Addresses: []policy.Known{{Address: "192.0.2.1"}}},
 			"request":     dict{"scheme": "https", "method": method, "url": url, "headers": [][2]string{}},
 		}
-		must(t, w.edge.Handle(&channel.Message{Op: "judge", ID: 1}, memfd(t, question)))
+		must(t, w.edge.Handle(&control.Message{Op: "judge", ID: 1}, memfd(t, question)))
 		return <-w.judged
 	}
 	const gets = `{"action":"allow","methods":["GET"]}`

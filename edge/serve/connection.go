@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"atoll/edge/change"
-	"atoll/edge/channel"
+	"atoll/edge/control"
 	"atoll/edge/seen"
 	"atoll/policy"
 )
@@ -96,7 +96,7 @@ func (c *connection) reset(cause error) {
 		return
 	}
 	c.cancel(cause)
-	told := c.sandbox.edge.supervisor.Send(channel.Reset{Op: "reset", Sandbox: c.sandbox.id, Connection: c.id})
+	told := c.sandbox.edge.supervisor.Send(control.Reset{Op: "reset", Sandbox: c.sandbox.id, Connection: c.id})
 	go func() {
 		if told == nil {
 			// Until the supervisor has closed it. What is cut meanwhile sets deadlines of its own.

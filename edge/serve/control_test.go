@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"atoll/edge/channel"
+	"atoll/edge/control"
 	"atoll/policy"
 )
 
@@ -29,7 +29,7 @@ func (w *world) sendRules(rules ...int) {
 	}
 	s.mu.Unlock()
 	for _, id := range ids {
-		must(w.t, w.edge.Handle(&channel.Message{
+		must(w.t, w.edge.Handle(&control.Message{
 			Op: "rules", Sandbox: w.sandbox, Version: w.versions[w.sandbox], Connection: id, Rules: rules,
 			Ceiling: w.allOfCeiling(),
 		}, nil))
@@ -181,13 +181,13 @@ func TestForgetEndsEverything(t *testing.T) {
 	w.policy(inspected)
 	response, err := w.client().Get("http://a.x/")
 	must(t, err)
-	must(t, w.edge.Handle(&channel.Message{Op: "forget", Sandbox: "s"}, nil))
+	must(t, w.edge.Handle(&control.Message{Op: "forget", Sandbox: "s"}, nil))
 	if _, err := io.ReadAll(response.Body); err == nil {
 		t.Error("it goes on")
 	}
 	eventually(t, "it ends upstream", func() bool { return ended.Load() == 1 })
 	guest, theirs := sockets(t)
-	if w.edge.Handle(&channel.Message{Op: "take", Sandbox: "s", Connection: "z", Address: "192.0.2.1", Port: 80}, theirs) == nil {
+	if w.edge.Handle(&control.Message{Op: "take", Sandbox: "s", Connection: "z", Address: "192.0.2.1", Port: 80}, theirs) == nil {
 		t.Error("a forgotten sandbox has a connection")
 	}
 	if _, err := guest.Read(make([]byte, 1)); err != io.EOF {
@@ -199,7 +199,7 @@ func TestAPolicyThatCannotBeReadAllowsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.policy(inspected)
-	err := w.edge.Handle(&channel.Message{Op: "policy", Sandbox: "s", Version: 1}, memfd(t, dict{"rules": []dict{{"action": "?"}}}))
+	err := w.edge.Handle(&control.Message{Op: "policy", Sandbox: "s", Version: 1}, memfd(t, dict{"rules": []dict{{"action": "?"}}}))
 	if err == nil {
 		t.Error("it was read")
 	}
@@ -250,7 +250,7 @@ func TestObservingDeniesNothing(t *testing.T) {
 func TestTheSupervisorAsksForAJudgement(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	asked := func(document any, to policy.Asked, scheme, method, url, body string) channel.Judged {
+	asked := func(document any, to policy.Asked, scheme, method, url, body string) control.Judged {
 		question := dict{
 			"policy": document, "destination": to,
 			"request": dict{
@@ -258,7 +258,7 @@ func TestTheSupervisorAsksForAJudgement(t *testing.T) {
 				"headers": [][2]string{{"Content-Type", "application/json"}},
 			},
 		}
-		must(t, w.edge.Handle(&channel.Message{Op: "judge", ID: 9}, memfd(t, question)))
+		must(t, w.edge.Handle(&control.Message{Op: "judge", ID: 9}, memfd(t, question)))
 		return <-w.judged
 	}
 	document := dict{"rules": []any{
@@ -270,7 +270,7 @@ func TestTheSupervisorAsksForAJudgement(t *testing.T) {
 	resolved := func(name string, port int) policy.Asked {
 		return policy.Asked{Name: name, Port: port, Addresses: []policy.Known{{Address: "192.0.2.1"}}}
 	}
-	ask := func(method, url, body string) channel.Judged {
+	ask := func(method, url, body string) control.Judged {
 		return asked(document, resolved("a.x", 443), "https", method, url, body)
 	}
 	got := ask("POST", "https://a.x/?q", `{"a":1}`)
@@ -308,7 +308,7 @@ func TestThereIsABoundOnConnections(t *testing.T) {
 		open = append(open, w.take("a.x", 80))
 	}
 	guest, theirs := sockets(t)
-	err := w.edge.Handle(&channel.Message{Op: "take", Sandbox: "s", Connection: "more", Address: "192.0.2.1", Port: 80}, theirs)
+	err := w.edge.Handle(&control.Message{Op: "take", Sandbox: "s", Connection: "more", Address: "192.0.2.1", Port: 80}, theirs)
 	if err == nil {
 		t.Error("there is one more")
 	}
@@ -371,7 +371,7 @@ func TestRulesOfAnotherVersionAreNotTaken(t *testing.T) {
 	w.versions["s"] = 7
 	guest, theirs := sockets(t)
 	w.guests["old"] = guest
-	err := w.edge.Handle(&channel.Message{
+	err := w.edge.Handle(&control.Message{
 		Op: "take", Sandbox: "s", Version: 7, Connection: "old", Name: "a.x", Address: "192.0.2.1", Port: 80, Rules: []int{0},
 	}, theirs)
 	if err == nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"atoll/edge/channel"
+	"atoll/edge/control"
 )
 
 func TestRequestsPerTime(t *testing.T) {
@@ -41,7 +41,7 @@ func TestWhatWasCountedIsToldAndCountsOnInAnotherEdge(t *testing.T) {
 	for range 2 {
 		expect(t, do(t, first.client(), "POST", "http://a.x/", strings.Repeat("x", 1000)).StatusCode, 200)
 	}
-	must(t, first.edge.Handle(&channel.Message{Op: "forget", Sandbox: "s"}, nil))
+	must(t, first.edge.Handle(&control.Message{Op: "forget", Sandbox: "s"}, nil))
 	first.mu.Lock()
 	defer first.mu.Unlock()
 	told := first.spent[len(first.spent)-1]

@@ -13,7 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"atoll/edge/channel"
+	"atoll/channel"
+	"atoll/edge/control"
 	"atoll/edge/leaf"
 )
 
@@ -45,7 +46,7 @@ type Edge struct {
 }
 
 // New makes an edge of its configuration.
-func New(config channel.Config, supervisor Supervisor) (*Edge, error) {
+func New(config control.Config, supervisor Supervisor) (*Edge, error) {
 	authority, err := leaf.NewAuthority([]byte(config.Certificate), config.Key)
 	clear(config.Key)
 	if err != nil {
@@ -138,7 +139,7 @@ func (e *Edge) all() []*sandbox {
 }
 
 // Handle does what a message asks. It owns the descriptor.
-func (e *Edge) Handle(message *channel.Message, file *os.File) error {
+func (e *Edge) Handle(message *control.Message, file *os.File) error {
 	switch message.Op {
 	case "policy":
 		return e.setPolicy(message, file)
@@ -166,7 +167,7 @@ func (e *Edge) Handle(message *channel.Message, file *os.File) error {
 	return errors.New("there is no message " + message.Op)
 }
 
-func (e *Edge) setPolicy(message *channel.Message, file *os.File) error {
+func (e *Edge) setPolicy(message *control.Message, file *os.File) error {
 	e.mu.Lock()
 	found := e.sandboxes[message.Sandbox]
 	if found == nil {
@@ -183,7 +184,7 @@ func (e *Edge) setPolicy(message *channel.Message, file *os.File) error {
 	return err
 }
 
-func (e *Edge) take(message *channel.Message, file *os.File) error {
+func (e *Edge) take(message *control.Message, file *os.File) error {
 	guest, err := channel.Stream(file)
 	if err != nil {
 		return err
@@ -198,7 +199,7 @@ func (e *Edge) take(message *channel.Message, file *os.File) error {
 	return found.take(message, guest)
 }
 
-func (e *Edge) setRules(message *channel.Message) error {
+func (e *Edge) setRules(message *control.Message) error {
 	e.mu.Lock()
 	found := e.sandboxes[message.Sandbox]
 	e.mu.Unlock()

@@ -28,7 +28,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"atoll/edge/channel"
+	"atoll/channel"
+	"atoll/edge/control"
 	"atoll/edge/leaf"
 	"atoll/edge/seen"
 )
@@ -53,12 +54,12 @@ type world struct {
 	links     map[string]string // names of connections
 	dials     int
 	refused   string
-	unplugs   []channel.Unplug
+	unplugs   []control.Unplug
 	guests    map[string]net.Conn // the ends of connections that the relay keeps
 	resets    map[string]bool
 	entries   []seen.Entry
-	spent     []channel.Spent
-	judged    chan channel.Judged
+	spent     []control.Spent
+	judged    chan control.Judged
 	count     int
 	sandbox   string
 	versions  map[string]int64
@@ -94,13 +95,13 @@ func newWorld(t testing.TB) *world {
 	roots, rootsKey := newCA(t)
 	w := &world{
 		t: t, trust: x509.NewCertPool(), addresses: map[string]string{}, links: map[string]string{},
-		guests: map[string]net.Conn{}, resets: map[string]bool{}, judged: make(chan channel.Judged, 8), sandbox: "s", versions: map[string]int64{},
+		guests: map[string]net.Conn{}, resets: map[string]bool{}, judged: make(chan control.Judged, 8), sandbox: "s", versions: map[string]int64{},
 	}
 	w.trust.AppendCertsFromPEM(certificate)
 	var err error
 	w.upstream, err = leaf.NewAuthority(roots, rootsKey)
 	must(t, err)
-	w.edge, err = New(channel.Config{Certificate: string(certificate), Key: key, Roots: string(roots)}, w)
+	w.edge, err = New(control.Config{Certificate: string(certificate), Key: key, Roots: string(roots)}, w)
 	must(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -120,7 +121,7 @@ func (w *world) Dial(ctx context.Context, _, connection string) (net.Conn, error
 	refused := w.refused
 	w.mu.Unlock()
 	if refused != "" {
-		return nil, &channel.RefusedError{Reason: refused}
+		return nil, &control.RefusedError{Reason: refused}
 	}
 	if !ok {
 		return nil, errors.New("the name does not exist")
@@ -138,21 +139,21 @@ func (w *world) Send(message any) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch told := message.(type) {
-	case channel.Unplug:
+	case control.Unplug:
 		w.unplugs = append(w.unplugs, told)
-	case channel.Reset:
+	case control.Reset:
 		w.resets[told.Connection] = true
 		if guest, ok := w.guests[told.Connection].(*net.UnixConn); ok {
 			guest.CloseRead()
 			guest.CloseWrite()
 		}
-	case channel.Seen:
+	case control.Seen:
 		w.entries = append(w.entries, told.Entries...)
-	case channel.Spent:
+	case control.Spent:
 		w.spent = append(w.spent, told)
-	case channel.Judged:
+	case control.Judged:
 		w.judged <- told
-	case channel.Log:
+	case control.Log:
 		w.t.Log("edge: ", told.Text)
 	}
 	return nil
@@ -176,10 +177,10 @@ func (w *world) wasReset(guest net.Conn) bool {
 	return false
 }
 
-func (w *world) unplugged() []channel.Unplug {
+func (w *world) unplugged() []control.Unplug {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]channel.Unplug(nil), w.unplugs...)
+	return append([]control.Unplug(nil), w.unplugs...)
 }
 
 // memfd is a sealed file in memory with JSON.
@@ -211,7 +212,7 @@ func (w *world) policyWith(more dict, rules ...string) {
 	}
 	more["rules"] = texts
 	w.versions[w.sandbox]++
-	message := channel.Message{Op: "policy", Sandbox: w.sandbox, Version: w.versions[w.sandbox]}
+	message := control.Message{Op: "policy", Sandbox: w.sandbox, Version: w.versions[w.sandbox]}
 	must(w.t, w.edge.Handle(&message, memfd(w.t, more)))
 }
 
@@ -247,7 +248,7 @@ func (w *world) takeAs(name, address string, port int, rules ...int) (net.Conn, 
 			rules = append(rules, i)
 		}
 	}
-	err := w.edge.Handle(&channel.Message{
+	err := w.edge.Handle(&control.Message{
 		Op: "take", Sandbox: w.sandbox, Version: w.versions[w.sandbox], Connection: id, Name: name, Address: address, Port: port, Rules: rules,
 		Ceiling: w.allOfCeiling(),
 	}, theirs)

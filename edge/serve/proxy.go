@@ -14,7 +14,7 @@ import (
 	"sync"
 
 	"atoll/edge/change"
-	"atoll/edge/channel"
+	"atoll/edge/control"
 	"atoll/policy"
 )
 
@@ -276,7 +276,7 @@ func unreachable(err error, host string, echoes []change.Echo) *refusal {
 		status: http.StatusBadGateway, code: "upstream_unreachable", message: host + " cannot be reached: " + text,
 		remedy: "check the name and the port, and whether the server is up",
 	}
-	var refused *channel.RefusedError
+	var refused *control.RefusedError
 	var certificate *tls.CertificateVerificationError
 	var unknown x509.UnknownAuthorityError
 	switch {

@@ -6,14 +6,15 @@ import (
 	"os"
 	"strings"
 
+	"atoll/channel"
 	"atoll/edge/change"
-	"atoll/edge/channel"
+	"atoll/edge/control"
 	"atoll/policy"
 )
 
 // judge answers what a connection, and a request on it, would get, by the code that judges on the wire.
-func (e *Edge) judge(message *channel.Message, file *os.File) error {
-	var question channel.Question
+func (e *Edge) judge(message *control.Message, file *os.File) error {
+	var question control.Question
 	if err := channel.Content(file, &question); err != nil {
 		return err
 	}
@@ -29,19 +30,19 @@ func (e *Edge) judge(message *channel.Message, file *os.File) error {
 	return e.supervisor.Send(answer)
 }
 
-func refused(reason string) channel.Judged {
-	return channel.Judged{Action: policy.Deny, Reason: reason, Changes: []string{}}
+func refused(reason string) control.Judged {
+	return control.Judged{Action: policy.Deny, Reason: reason, Changes: []string{}}
 }
 
 // answerTo judges the connection, and then the request where the wire would look into it.
-func answerTo(question *channel.Question) (channel.Judged, error) {
+func answerTo(question *control.Question) (control.Judged, error) {
 	bounds, err := boundsOf(question.Policy)
 	if err != nil {
-		return channel.Judged{}, err
+		return control.Judged{}, err
 	}
 	way := bounds.Decide(question.Destination)
 	if way.Resolve {
-		return channel.Judged{Resolve: true, Changes: []string{}}, nil
+		return control.Judged{Resolve: true, Changes: []string{}}, nil
 	}
 	asked := &question.Request
 	name := policy.PlainHost(question.Destination.Name)
@@ -62,7 +63,7 @@ func answerTo(question *channel.Question) (channel.Judged, error) {
 	return aboutRequest(&verdict), err
 }
 
-func boundsOf(document *channel.Policy) (*policy.Bounds, error) {
+func boundsOf(document *control.Policy) (*policy.Bounds, error) {
 	bounds := &policy.Bounds{}
 	if document == nil {
 		return bounds, nil
@@ -84,7 +85,7 @@ func boundsOf(document *channel.Policy) (*policy.Bounds, error) {
 }
 
 // rulingOf is what the relay has the edge judge by after this verdict on the connection.
-func rulingOf(document *channel.Policy, admission *policy.Admission) *ruling {
+func rulingOf(document *control.Policy, admission *policy.Admission) *ruling {
 	by := &ruling{
 		set:  &set{observe: document.Observe, secrets: change.NewSecrets(document.Secrets, document.Bound)},
 		kept: policy.Keep(admission.Deciding()),
@@ -96,8 +97,8 @@ func rulingOf(document *channel.Policy, admission *policy.Admission) *ruling {
 	return by
 }
 
-func aboutConnection(found *policy.Admission) channel.Judged {
-	answer := channel.Judged{
+func aboutConnection(found *policy.Admission) control.Judged {
+	answer := control.Judged{
 		Action: found.Action, Reason: found.Reason, Changes: []string{}, Observed: found.Observed, Ceiling: found.Ceiling,
 	}
 	if found.Observed {
@@ -109,8 +110,8 @@ func aboutConnection(found *policy.Admission) channel.Judged {
 	return answer
 }
 
-func aboutRequest(found *policy.Verdict) channel.Judged {
-	answer := channel.Judged{
+func aboutRequest(found *policy.Verdict) control.Judged {
+	answer := control.Judged{
 		Action: found.Action, Reason: found.Why(), Changes: []string{}, Observed: found.Observed, Ceiling: found.Ceiling,
 	}
 	if found.Rule != nil {
@@ -123,7 +124,7 @@ func aboutRequest(found *policy.Verdict) channel.Judged {
 }
 
 // judgeAsked decides as for a request on the wire, from its text.
-func (r *ruling) judgeAsked(asked *channel.Asked, to policy.Destination) (policy.Verdict, error) {
+func (r *ruling) judgeAsked(asked *control.Asked, to policy.Destination) (policy.Verdict, error) {
 	_, rest, ok := strings.Cut(asked.URL, "://")
 	if !ok {
 		return policy.Verdict{}, errors.New("the URL has no scheme")

@@ -10,8 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"atoll/channel"
 	"atoll/edge/change"
-	"atoll/edge/channel"
+	"atoll/edge/control"
 	"atoll/edge/forms"
 	"atoll/edge/limit"
 	"atoll/edge/seen"
@@ -37,7 +38,7 @@ type set struct {
 }
 
 func readPolicy(version int64, file *os.File) (*set, error) {
-	var content channel.Policy
+	var content control.Policy
 	if err := channel.Content(file, &content); err != nil {
 		return nil, err
 	}
@@ -61,7 +62,7 @@ func readPolicy(version int64, file *os.File) (*set, error) {
 }
 
 // readCeiling gives rules that are not nil if there is a ceiling, also one that allows nothing.
-func readCeiling(content *channel.Ceiling) ([]*policy.Rule, error) {
+func readCeiling(content *control.Ceiling) ([]*policy.Rule, error) {
 	if content == nil {
 		return nil, nil
 	}
@@ -121,7 +122,7 @@ func (s *sandbox) setPolicy(next *set) {
 	}
 }
 
-func (s *sandbox) take(message *channel.Message, guest net.Conn) error {
+func (s *sandbox) take(message *control.Message, guest net.Conn) error {
 	to := policy.Destination{Address: message.Address, Port: message.Port}
 	if message.Name != "" {
 		name, err := policy.CanonicalHost(message.Name)
@@ -206,7 +207,7 @@ func (s *sandbox) tellSeen() {
 	const together = 20 // each has at most 1 KiB of path and of reason, and JSON may double it
 	for len(entries) > 0 {
 		count := min(together, len(entries))
-		if s.edge.supervisor.Send(channel.Seen{Op: "seen", Sandbox: s.id, Entries: entries[:count]}) != nil {
+		if s.edge.supervisor.Send(control.Seen{Op: "seen", Sandbox: s.id, Entries: entries[:count]}) != nil {
 			return
 		}
 		entries = entries[count:]
@@ -223,7 +224,7 @@ func (s *sandbox) tellSpent() {
 	const together = 500 // each has at most 100 bytes
 	for len(told) > 0 {
 		count := min(together, len(told))
-		message := channel.Spent{Op: "spent", Sandbox: s.id, Version: current.version, Spent: told[:count]}
+		message := control.Spent{Op: "spent", Sandbox: s.id, Version: current.version, Spent: told[:count]}
 		if s.edge.supervisor.Send(message) != nil {
 			return
 		}
@@ -232,7 +233,7 @@ func (s *sandbox) tellSpent() {
 }
 
 func (s *sandbox) unplug(rule *policy.Rule, reason string) {
-	message := channel.Unplug{Op: "unplug", Sandbox: s.id, Reason: reason}
+	message := control.Unplug{Op: "unplug", Sandbox: s.id, Reason: reason}
 	if rule != nil {
 		message.Rule = &rule.Index
 	}

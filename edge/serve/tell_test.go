@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"atoll/edge/channel"
+	"atoll/edge/control"
 	"atoll/edge/seen"
 )
 
@@ -19,7 +19,7 @@ type listener struct {
 }
 
 func (l *listener) Send(message any) error {
-	for _, entry := range message.(channel.Seen).Entries {
+	for _, entry := range message.(control.Seen).Entries {
 		l.heard = append(l.heard, fmt.Sprintf("%d after %s", entry.Count, time.Since(l.began)))
 	}
 	return nil

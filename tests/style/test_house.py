@@ -42,6 +42,7 @@ ROOT_DIRECTORIES = {
     "agent",
     "bench",
     "changelog.d",
+    "channel",
     "confine",
     "docs",
     "edge",

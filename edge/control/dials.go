@@ -1,4 +1,4 @@
-package channel
+package control
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"atoll/channel"
 )
 
 const dialMost = 15 * time.Second
@@ -80,7 +82,7 @@ func (d *Dials) Answer(message *Message, file *os.File) {
 	case message.Error != "":
 		got.err = errors.New(message.Error)
 	default:
-		got.socket, got.err = Stream(file)
+		got.socket, got.err = channel.Stream(file)
 		file = nil
 	}
 	if file != nil {

@@ -1,9 +1,12 @@
-// Package channel is the way between the supervisor and the edge: messages with at most one descriptor each.
-package channel
+// Package control is the way between the supervisor and the edge: messages with at most one descriptor each.
+package control
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
 
+	"atoll/channel"
 	"atoll/edge/change"
 	"atoll/edge/limit"
 	"atoll/edge/seen"
@@ -27,6 +30,22 @@ type Message struct {
 	ID         int64  `json:"id"`
 	Error      string `json:"error"`
 	Refused    bool   `json:"refused"`
+}
+
+// Receive reads the next message of the supervisor and the descriptor with it, which is nil when there is none.
+func Receive(from *channel.Channel) (*Message, *os.File, error) {
+	message := &Message{}
+	files, err := from.Receive(message)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case len(files) == 0:
+		return message, nil, nil
+	case len(files) > 1:
+		channel.CloseAll(files)
+		return nil, nil, fmt.Errorf("a message came with %d descriptors", len(files))
+	}
+	return message, files[0], nil
 }
 
 // Config is the content of the first message.
