@@ -11,7 +11,7 @@ STATICCHECK = "honnef.co/go/tools/cmd/staticcheck@v0.8.2"
 def go_modules() -> list[str]:
     """Each directory with a go.mod, but for `native`, whose files are part of gVisor's tree.
 
-    ``.`` is the module of the rooms that share code: `channel`, `confine`, `edge` and `policy`.
+    ``.`` is the module of the rooms that share code: `channel`, `confine`, `edge`, `policy` and `relay`.
     """
     found = [ROOT / "go.mod", *ROOT.glob("*/go.mod"), *ROOT.glob("*/*/go.mod")]
     return sorted(str(path.parent.relative_to(ROOT)) for path in found if path.parent.name != "native")

@@ -51,6 +51,7 @@ ROOT_DIRECTORIES = {
     "packaging",
     "policy",
     "puller",
+    "relay",
     "scripts",
     "src",
     "tests",

@@ -1,0 +1,137 @@
+// Package guest is the network of one sandbox: it accepts the guest's connections, decides about them, and makes them.
+package guest
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+
+	"atoll/policy"
+)
+
+// Resolver resolves names for connections that the host makes.
+type Resolver interface {
+	Addresses(ctx context.Context, name string) ([]netip.Addr, error)
+}
+
+// Names are the names that the guest has asked for.
+type Names interface {
+	NameAt(address netip.Addr) (string, bool)
+}
+
+// Destination is where a guest wants to connect: a name, or an address without one.
+type Destination struct {
+	Name    string // empty: the guest gave an address
+	Address netip.Addr
+	Port    int
+}
+
+// Host is what to call it.
+func (d Destination) Host() string {
+	if d.Name != "" {
+		return d.Name
+	}
+	return d.Address.String()
+}
+
+// Rules are what a guest may reach.
+type Rules struct {
+	Bounds *policy.Bounds
+	// Proxy tells one upstream proxy from another. Its names are not part of that: a connection need not end because
+	// another name is added.
+	Proxy string
+}
+
+// nothing allows no connection.
+var nothing = Rules{Bounds: &policy.Bounds{Own: policy.NewGatekeeper(policy.Terms{})}}
+
+// Egress decides about the connections of one guest. Nobody else does.
+type Egress struct {
+	names    Names
+	resolver Resolver
+	isOwn    func(netip.Addr) bool
+
+	mu    sync.Mutex
+	rules Rules
+	isCut bool
+}
+
+// NewEgress allows nothing until it is given rules.
+func NewEgress(names Names, resolver Resolver, isOwn func(netip.Addr) bool) *Egress {
+	return &Egress{names: names, resolver: resolver, isOwn: isOwn, rules: nothing}
+}
+
+// Set decides by these rules from now on.
+func (e *Egress) Set(rules Rules) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.rules = rules
+}
+
+// Cut allows nothing, whatever the rules say. False lets them decide again.
+func (e *Egress) Cut(isCut bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.isCut = isCut
+}
+
+// current are the rules of this moment. A decision is made by one set of them.
+func (e *Egress) current() Rules {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.isCut {
+		return nothing
+	}
+	return e.rules
+}
+
+// destination is what the guest means by an address.
+func (e *Egress) destination(to netip.AddrPort) Destination {
+	name, _ := e.names.NameAt(to.Addr())
+	return Destination{Name: name, Address: to.Addr(), Port: int(to.Port())}
+}
+
+// via is the proxy that a destination is reached through; empty: the host connects to it itself.
+func (e *Egress) via(to Destination) string {
+	rules := e.current()
+	if rules.Proxy == "" || !rules.Bounds.Proxied(to.Name) {
+		return ""
+	}
+	return rules.Proxy
+}
+
+// decide decides about a new connection. The way has no address if it is refused, or if a proxy resolves the name.
+func (e *Egress) decide(ctx context.Context, to Destination) policy.Way {
+	bounds := e.current().Bounds
+	asked := policy.Asked{Name: to.Name, Port: to.Port}
+	if to.Name == "" {
+		asked.Addresses = []policy.Known{e.known(to.Address)}
+	}
+	way := bounds.Decide(asked)
+	if !way.Resolve {
+		return way
+	}
+	addresses, err := e.resolver.Addresses(ctx, to.Name)
+	if err != nil {
+		return policy.Way{Admission: policy.Admission{Action: policy.Deny, Reason: err.Error()}}
+	}
+	for _, address := range addresses {
+		asked.Addresses = append(asked.Addresses, e.known(address))
+	}
+	return bounds.Decide(asked)
+}
+
+// again decides about a connection that is open, after the rules have changed.
+func (e *Egress) again(to Destination, address string) policy.Admission {
+	known := policy.Known{Address: address}
+	if to.Name == "" {
+		known = e.known(to.Address)
+	} else if parsed, err := netip.ParseAddr(address); err == nil {
+		known = e.known(parsed)
+	}
+	return e.current().Bounds.Connection(to.Name, known, to.Port)
+}
+
+func (e *Egress) known(address netip.Addr) policy.Known {
+	return policy.Known{Address: address.String(), Own: e.isOwn(address)}
+}

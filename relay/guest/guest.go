@@ -1,0 +1,293 @@
+package guest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
+
+	"atoll/policy"
+	"atoll/relay/splice"
+)
+
+const (
+	connectionsMost = 1024
+	// From this number on, guests are asked about connections that perhaps only the server still has.
+	askFrom = 128
+	askFor  = 5 * time.Second
+	// A browser opens a few hundred at once. What comes faster waits in the kernel's queue, where it costs nothing.
+	connectionsPerSecond = 250
+	connectionsAtOnce    = 512
+	// The accepting waits this long when descriptors or memory are short.
+	shortage = 250 * time.Millisecond
+)
+
+// numbers tell the connections of all sandboxes apart.
+var numbers atomic.Int64
+
+// Parts are what a guest is made of.
+type Parts struct {
+	Listener *net.TCPListener // gets all TCP of the guest; the guest owns it from now on
+	Egress   *Egress
+	Edge     Edge
+	Dialer   Dialer
+	Owner    Owner
+	// Original gives where a connection went before it was redirected here; nil asks the kernel.
+	Original func(*net.TCPConn) (netip.AddrPort, error)
+}
+
+// Guest is the network of one sandbox. It never ends a connection by itself, because a guest may be suspended for days. A
+// connection that it gives up is reset.
+type Guest struct {
+	Parts
+	room   *splice.Room
+	ctx    context.Context
+	end    context.CancelFunc
+	served sync.WaitGroup
+
+	mu          sync.Mutex
+	connections map[*Connection]struct{}
+	refused     map[*net.TCPConn]Flow // a guest that is held is told of them when it is released
+	held        bool
+	probing     bool
+	asking      *time.Timer
+	watching    bool
+}
+
+// New makes a guest that accepts connections from now on.
+func New(parts Parts) *Guest {
+	made := &Guest{
+		Parts: parts, room: splice.NewRoom(splice.RoomBytes),
+		connections: map[*Connection]struct{}{}, refused: map[*net.TCPConn]Flow{},
+	}
+	if made.Original == nil {
+		made.Original = original
+	}
+	made.ctx, made.end = context.WithCancel(context.Background())
+	made.served.Go(made.accept)
+	return made
+}
+
+// Close resets every connection and accepts no new ones.
+func (g *Guest) Close() {
+	g.end()
+	g.Listener.Close()
+	g.Reset()
+	g.served.Wait()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.asking != nil {
+		g.asking.Stop()
+	}
+	g.closeRefused()
+}
+
+func (g *Guest) accept() {
+	pace := rate.NewLimiter(connectionsPerSecond, connectionsAtOnce)
+	for pace.Wait(g.ctx) == nil {
+		accepted, err := g.Listener.AcceptTCP()
+		switch {
+		case g.ctx.Err() != nil:
+			if err == nil {
+				accepted.Close()
+			}
+			return
+		case err != nil:
+			time.Sleep(shortage)
+		default:
+			g.take(accepted)
+		}
+	}
+}
+
+func (g *Guest) take(accepted *net.TCPConn) {
+	to, err := g.Original(accepted)
+	if err != nil {
+		accepted.Close()
+		return
+	}
+	flow := Flow{GuestPort: accepted.RemoteAddr().(*net.TCPAddr).AddrPort().Port(), To: to}
+	destination := g.Egress.destination(to)
+	connection := &Connection{
+		ID: "c" + strconv.FormatInt(numbers.Add(1), 10), Flow: flow, Destination: destination, guest: accepted,
+		Address: destination.Address.String(), Via: g.Egress.via(destination),
+	}
+	ctx, cancel := context.WithCancel(g.ctx)
+	connection.cancel = cancel
+	g.mu.Lock()
+	open := len(g.connections)
+	if open >= askFrom && g.asking == nil {
+		g.ask()
+	}
+	if open >= connectionsMost || g.ctx.Err() != nil {
+		g.mu.Unlock()
+		cancel()
+		g.refuse(accepted, flow)
+		return
+	}
+	g.connections[connection] = struct{}{}
+	g.mu.Unlock()
+	g.served.Go(func() {
+		defer cancel()
+		g.lead(ctx, connection)
+	})
+}
+
+// lead connects a connection to where it leads, and carries it to its end.
+func (g *Guest) lead(ctx context.Context, connection *Connection) {
+	way := g.Egress.decide(ctx, connection.Destination)
+	g.tell(&way.Admission, connection.Destination)
+	switch way.Action {
+	case policy.Inspect:
+		g.setAddress(connection, way.Address)
+		g.inspect(ctx, connection, &way.Admission, nil)
+		return
+	case policy.Allow:
+		g.setAddress(connection, way.Address)
+	default:
+		g.drop(connection)
+		if way.Action == policy.Unplug {
+			g.Owner.Unplug(way.Reason)
+		}
+		return
+	}
+	remote, err := g.Dialer.Dial(ctx, connection, way.Rule)
+	if err != nil {
+		g.drop(connection)
+		return
+	}
+	bounds := g.Egress.current().Bounds
+	var gate *splice.Gate
+	if name := connection.Destination.Name; name != "" && bounds.LooksInto(name) {
+		gate = &splice.Gate{Read: func(first []byte) splice.Look { return lookInto(first, name) }}
+	}
+	switch g.carry(ctx, connection, remote, gate, nil) {
+	case splice.Inspected:
+		// Not by the verdict of before: the rules may have changed since.
+		now := g.Egress.again(connection.Destination, connection.Address)
+		g.inspect(ctx, connection, &now, connection.joined.Sent())
+	case splice.Refused:
+		denied := policy.Admission{
+			Action: policy.Deny, Rule: way.Rule, Reason: "it does not ask for " + connection.Destination.Name,
+		}
+		g.tell(&denied, connection.Destination)
+		g.forget(connection)
+	default:
+		g.forget(connection)
+	}
+}
+
+// inspect hands a connection to the edge, with what its guest has said already.
+func (g *Guest) inspect(ctx context.Context, connection *Connection, admission *policy.Admission, said []byte) {
+	g.mu.Lock()
+	connection.Kept, connection.joined = keptBy(admission), nil
+	g.mu.Unlock()
+	kept, err := g.Edge.Take(ctx, connection)
+	if err != nil {
+		g.drop(connection)
+		return
+	}
+	g.carry(ctx, connection, kept, nil, said)
+	g.forget(connection)
+}
+
+// carry moves the bytes of a connection until its end.
+func (g *Guest) carry(
+	ctx context.Context, connection *Connection, remote splice.End, gate *splice.Gate, said []byte,
+) splice.Outcome {
+	if len(said) > 0 {
+		if _, err := remote.Write(said); err != nil {
+			remote.Close()
+			g.refuse(connection.guest, connection.Flow)
+			return splice.Reset
+		}
+	}
+	joined, err := splice.New(connection.guest, remote, g.room, gate)
+	if err != nil {
+		remote.Close()
+		g.refuse(connection.guest, connection.Flow)
+		return splice.Reset
+	}
+	g.mu.Lock()
+	connection.joined = joined
+	switch {
+	case ctx.Err() != nil || connection.broken && !g.held:
+		defer joined.Reset()
+	case !g.held:
+		joined.Release()
+	case g.watching:
+		g.watch(connection)
+	}
+	g.mu.Unlock()
+	return joined.Run()
+}
+
+func (g *Guest) setAddress(connection *Connection, address string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	connection.Address = address
+}
+
+// drop gives up a connection that never came to be.
+func (g *Guest) drop(connection *Connection) {
+	g.forget(connection)
+	g.refuse(connection.guest, connection.Flow)
+}
+
+func (g *Guest) forget(connection *Connection) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.connections, connection)
+}
+
+// refuse resets a connection. A reset is sent once: a sleeping guest would miss it, and then wait for ever after it wakes.
+func (g *Guest) refuse(guest *net.TCPConn, flow Flow) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.held && g.ctx.Err() == nil {
+		g.refused[guest] = flow
+		return
+	}
+	guest.Close()
+}
+
+func (g *Guest) closeRefused() {
+	for guest := range g.refused {
+		guest.Close()
+	}
+	clear(g.refused)
+}
+
+func (g *Guest) tell(admission *policy.Admission, to Destination) {
+	// What is to be inspected is decided later, and without rules only refusals count.
+	if admission.Action == policy.Inspect || g.Egress.current().Bounds.Own == nil && admission.Action == policy.Allow {
+		return
+	}
+	g.Owner.Tell(Told{Host: to.Host(), Port: to.Port, Scheme: "tcp", Admission: *admission})
+}
+
+func original(accepted *net.TCPConn) (netip.AddrPort, error) {
+	raw, err := accepted.SyscallConn()
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	var name *unix.IPv6Mreq
+	var failure error
+	err = raw.Control(func(fd uintptr) {
+		// The kernel gives a sockaddr_in, which fits into this.
+		name, failure = unix.GetsockoptIPv6Mreq(int(fd), unix.SOL_IP, unix.SO_ORIGINAL_DST)
+	})
+	if err = errors.Join(err, failure); err != nil {
+		return netip.AddrPort{}, err
+	}
+	address := name.Multiaddr
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte(address[4:8])), binary.BigEndian.Uint16(address[2:])), nil
+}

@@ -1,0 +1,41 @@
+package nameserver
+
+import (
+	"encoding/binary"
+
+	"atoll/relay/resolve"
+)
+
+const (
+	headerBytes        = 12
+	response           = 0x8000
+	opcode             = 0x7800
+	recursionDesired   = 0x0100
+	recursionAvailable = 0x0080
+)
+
+// isQuery tells whether a message is a standard query with one question. The rest of it is not read.
+func isQuery(message []byte) bool {
+	return len(message) >= headerBytes && flags(message)&(response|opcode) == 0 && questions(message) == 1 &&
+		resolve.Question(message) != nil
+}
+
+// failure is a negative answer. It is nil for what deserves none: a part of a header, or a response. It is never longer than
+// the message, so nobody gets more sent somewhere than was asked.
+func failure(message []byte, code uint16) []byte {
+	if len(message) < headerBytes || flags(message)&response != 0 {
+		return nil
+	}
+	question := resolve.Question(message)
+	reply := make([]byte, headerBytes, headerBytes+len(question))
+	copy(reply, message[:2])
+	kept := flags(message) & (opcode | recursionDesired)
+	binary.BigEndian.PutUint16(reply[2:], response|kept|recursionAvailable|code)
+	if question != nil {
+		binary.BigEndian.PutUint16(reply[4:], 1)
+	}
+	return append(reply, question...)
+}
+
+func flags(message []byte) uint16     { return binary.BigEndian.Uint16(message[2:]) }
+func questions(message []byte) uint16 { return binary.BigEndian.Uint16(message[4:]) }

@@ -1,0 +1,67 @@
+package nameserver
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// It is cheaper to do a few things at once than to wake up for each.
+const shortestPause = 20 * time.Millisecond
+
+// pace is a token bucket: it allows something burst times at once, and perSecond times in a second after that. It is safe for
+// concurrent use. Those who wait at the same time may all go on, and what was too much is then waited for by the next.
+type pace struct {
+	perSecond, burst float64
+	now              func() time.Time
+
+	mu   sync.Mutex
+	left float64
+	asOf time.Time
+}
+
+func newPace(perSecond, burst float64, now func() time.Time) *pace {
+	return &pace{perSecond: perSecond, burst: burst, now: now, left: burst, asOf: now()}
+}
+
+// until is the time until the next one is allowed; 0 is now.
+func (p *pace) until() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	p.left = min(p.burst, p.left+now.Sub(p.asOf).Seconds()*p.perSecond)
+	p.asOf = now
+	return time.Duration(max(0, (1-p.left)/p.perSecond) * float64(time.Second))
+}
+
+// take counts one.
+func (p *pace) take() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left--
+}
+
+// wait waits until the next one is allowed. It is false when the context ends before.
+func (p *pace) wait(ctx context.Context) bool {
+	for {
+		pause := p.until()
+		if pause == 0 {
+			return ctx.Err() == nil
+		}
+		if !rest(ctx, max(pause, shortestPause)) {
+			return false
+		}
+	}
+}
+
+// rest waits. It is false when the context ends before.
+func rest(ctx context.Context, span time.Duration) bool {
+	timer := time.NewTimer(span)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
