@@ -146,8 +146,8 @@ func (r *Resolver) ask(name string) *asking {
 		addresses, ttl, err := r.resolve(ctx, name)
 		r.mu.Lock()
 		defer r.mu.Unlock()
+		defer close(asked.done)
 		asked.addresses, asked.err = addresses, err
-		close(asked.done)
 		if r.asking[name] != asked {
 			return // it was told to forget meanwhile, or nobody waits any more
 		}
