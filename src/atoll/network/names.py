@@ -92,9 +92,12 @@ class NameTable:
         name, used_s = next(iter(self._used.items()))
         if self._clock() - used_s < KEPT_S:
             return False
+        self._forget(name)
+        return True
+
+    def _forget(self, name: str) -> None:
         del self._used[name]
         del self._names[self._addresses.pop(name)]
-        return True
 
     def _set(self, offset: int, name: str) -> None:
         if (other := self._names.pop(offset, None)) is not None:
@@ -113,12 +116,16 @@ class NameTable:
         text = ""
         with contextlib.suppress(FileNotFoundError):
             text = self._path.read_text("utf-8", errors="replace")
-        for line in text.splitlines():
+        # Without its end, the last line may be half a name: this process's predecessor died while it wrote.
+        for line in text[: text.rfind("\n") + 1].splitlines():
             offset, _, name = line.partition(" ")
             if offset.isdecimal() and 0 < int(offset) < SYNTHETIC.num_addresses - 1 and name:
                 self._set(int(offset), name)
                 self._lines += 1
-        if text and not text.endswith("\n"):  # this process's predecessor died while it wrote
+        # The file still has the names that were forgotten.
+        while len(self._used) > MOST_NAMES:
+            self._forget(next(iter(self._used)))
+        if text and not text.endswith("\n"):
             self._rewrite()
 
     def _append(self, offset: int, name: str) -> None:
