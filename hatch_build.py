@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -60,7 +61,12 @@ class ProgramsHook(BuildHookInterface[Any]):
             ("runsc", root / "native", _ALL, _build_runsc),
             ("atoll-agent", root / "agent", _ALL, _build_agent),
             ("atoll-puller", root / "puller", _ALL, _build_vendored),
-            ("atoll-edge", root, ("channel", "confine", "edge", "policy"), _build_edge),
+            (
+                "atoll-edge",
+                root,
+                ("channel", "confine", "edge", "policy"),
+                partial(_build_vendored, package="./edge"),
+            ),
         ):
             program = _cached(name, module, parts, build, self.app.display_info)
             files[target / name] = program
@@ -232,14 +238,9 @@ def _build_agent(source: Path, output: Path) -> None:
     _compile(source, output, ".", _LDFLAGS)
 
 
-def _build_vendored(source: Path, output: Path) -> None:
+def _build_vendored(source: Path, output: Path, package: str = ".") -> None:
     _go(["mod", "vendor"], source)
-    _compile(source, output, ".", _LDFLAGS, "-mod=vendor")
-
-
-def _build_edge(source: Path, output: Path) -> None:
-    _go(["mod", "vendor"], source)
-    _compile(source, output, "./edge", _LDFLAGS, "-mod=vendor")
+    _compile(source, output, package, _LDFLAGS, "-mod=vendor")
 
 
 def _compile(source: Path, output: Path, package: str, ldflags: str, *options: str) -> None:

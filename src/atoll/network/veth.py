@@ -6,6 +6,7 @@ import errno
 import socket
 import struct
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from atoll.network import netlink
@@ -96,7 +97,7 @@ def await_up(kernel: NetlinkSocket) -> None:
         OSError: The pair is gone, or does not come up.
     """
     end_s = time.monotonic() + _UP_TIMEOUT_S
-    while _state(kernel) != _STATE_UP:
+    while dict(_described(kernel))[_LINK_STATE] != _STATE_UP:
         if time.monotonic() > end_s:
             raise TimeoutError(errno.ETIMEDOUT, f"{OUTER_INTERFACE} is not up after {_UP_TIMEOUT_S:.0f} s")
         time.sleep(0.001)
@@ -121,10 +122,7 @@ def sizes(kernel: NetlinkSocket) -> tuple[int, int]:
     Raises:
         OSError: The pair is gone.
     """
-    (body,) = kernel.ask(Message(_GET_LINK, 0, _interface()))
-    found = {
-        kind: value for kind, value in netlink.attributes(body[16:]) if kind in (_LINK_MTU, _LINK_GSO_BYTES)
-    }
+    found = {kind: value for kind, value in _described(kernel) if kind in (_LINK_MTU, _LINK_GSO_BYTES)}
     mtu, gso_bytes = (
         struct.unpack("=I", found[kind])[0] if kind in found else 0 for kind in (_LINK_MTU, _LINK_GSO_BYTES)
     )
@@ -166,15 +164,15 @@ def received_payload_bytes(kernel: NetlinkSocket) -> int:
     return received - _HEADERS_BYTES * packets
 
 
-def _state(kernel: NetlinkSocket) -> bytes:
+def _described(kernel: NetlinkSocket) -> Iterator[tuple[int, bytes]]:
+    """The attributes of the interface."""
     (body,) = kernel.ask(Message(_GET_LINK, 0, _interface()))
-    return dict(netlink.attributes(body[16:]))[_LINK_STATE]
+    return netlink.attributes(body[16:])
 
 
 def _counters(kernel: NetlinkSocket) -> tuple[int, int, int, int]:
     """The packets received and sent by the outer interface, then the bytes."""
-    (body,) = kernel.ask(Message(_GET_LINK, 0, _interface()))
-    for kind, value in netlink.attributes(body[16:]):
+    for kind, value in _described(kernel):
         if kind == _LINK_STATS:
             packets_in, packets_out, bytes_in, bytes_out = struct.unpack_from("=4Q", value)
             return packets_in, packets_out, bytes_in, bytes_out

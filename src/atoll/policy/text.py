@@ -28,13 +28,13 @@ def policy_from_text(text: str) -> Policy:
         InvalidSpecError: The text is neither, or no valid policy, or it has no key at all: a file that is empty
             by mistake would deny everything.
     """
-    is_json = text.lstrip().startswith("{")
-    if not (_read_json if is_json else _read_toml)(text):
+    read, place = _read_json(text) if text.lstrip().startswith("{") else _read_toml(text)
+    if not read:
         raise InvalidSpecError(
             "the policy is empty: it has no rule, so it denies everything",
             hint="`none` denies everything, and `internet` allows it; `atoll docs network` shows rules",
         )
-    return policy_from_json(text) if is_json else policy_from_toml(text)
+    return _policy(read, place)
 
 
 def policy_from_toml(text: str) -> Policy:
@@ -44,12 +44,7 @@ def policy_from_toml(text: str) -> Policy:
         InvalidSpecError: The text is no TOML, or no valid policy; the message says in which line the rule
             concerned begins.
     """
-    read = _read_toml(text)
-    rules = read.get("rules")
-    count = len(rules) if isinstance(rules, list) else 0
-    lines = [number for number, line in enumerate(text.splitlines(), 1) if _HEADER.match(line)]
-    # Rules of an inline array, or a text that looks like a rule: the number of the rule must do.
-    return _policy(read, lambda rule: f"line {lines[rule]}: " if len(lines) == count else "")
+    return _policy(*_read_toml(text))
 
 
 def policy_from_json(text: str | bytes) -> Policy:
@@ -58,7 +53,7 @@ def policy_from_json(text: str | bytes) -> Policy:
     Raises:
         InvalidSpecError: The text is no JSON, a key is there twice, or it is no valid policy.
     """
-    return _policy(_read_json(text), lambda _: "")
+    return _policy(*_read_json(text))
 
 
 def to_toml(policy: Policy) -> str:
@@ -72,19 +67,24 @@ def to_toml(policy: Policy) -> str:
     return "\n".join(blocks)
 
 
-def _read_toml(text: str) -> dict[str, Any]:
+def _read_toml(text: str) -> tuple[object, _Place]:
+    """Return what the text says, and what says in which line a rule begins."""
     try:
-        return tomllib.loads(text)
+        read = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidSpecError(f"the policy is no TOML: {error}") from None
+    rules = read.get("rules")
+    count = len(rules) if isinstance(rules, list) else 0
+    lines = [number for number, line in enumerate(text.splitlines(), 1) if _HEADER.match(line)]
+    # Rules of an inline array, or a text that looks like a rule: the number of the rule must do.
+    return read, lambda rule: f"line {lines[rule]}: " if len(lines) == count else ""
 
 
-def _read_json(text: str | bytes) -> object:
+def _read_json(text: str | bytes) -> tuple[object, _Place]:
     try:
-        read: object = json.loads(text, object_pairs_hook=_once)
+        return json.loads(text, object_pairs_hook=_once), lambda _: ""
     except (ValueError, RecursionError) as error:
         raise InvalidSpecError(f"the policy is no JSON: {error}") from None
-    return read
 
 
 def _policy(read: object, place: _Place) -> Policy:
