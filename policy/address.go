@@ -48,8 +48,8 @@ var neverOpen = []netip.Prefix{
 	netip.MustParsePrefix("ff00::/8"),
 }
 
-// In these the addresses are that stand for names inside a sandbox.
-var synthetic = netip.MustParsePrefix("198.18.0.0/15")
+// Synthetic has the addresses that stand for names inside a sandbox. It is reserved for benchmarks, so no server has one.
+var Synthetic = netip.MustParsePrefix("198.18.0.0/15")
 
 // Addresses of it carry an IPv4 address in their last four bytes, as those do that netip unmaps.
 var translated = netip.MustParsePrefix("64:ff9b::/96")

@@ -97,7 +97,7 @@ func (b *Bounds) toAddress(asked Asked) Way {
 		return Way{Admission: denied("there is neither a name nor an address")}
 	}
 	to := asked.Addresses[0]
-	if address, ok := PlainAddress(to.Address); ok && b.Own != nil && synthetic.Contains(address) {
+	if address, ok := PlainAddress(to.Address); ok && b.Own != nil && Synthetic.Contains(address) {
 		return Way{Admission: denied("the address stands for no name: resolve the name again")}
 	}
 	return Way{Admission: b.at("", to, asked.Port), Address: to.Address}

@@ -46,7 +46,7 @@ func readRecords(data []byte) FirstBytes {
 	at, missing := 0, greetingHeadBytes
 	for missing > 0 {
 		head := at + recordHeadBytes
-		// Whoever cuts a greeting into tiny records is asked for all of it, and not read again at each of them.
+		// A guest that cuts a greeting into tiny records is asked for all of it, which is not read again at each of them.
 		least := head + missing
 		if at > 0 && least > FirstBytesMost {
 			return invalid

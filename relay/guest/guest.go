@@ -12,9 +12,10 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"golang.org/x/time/rate"
 
 	"atoll/policy"
+	"atoll/relay/dial"
+	"atoll/relay/pace"
 	"atoll/relay/splice"
 )
 
@@ -91,8 +92,8 @@ func (g *Guest) Close() {
 }
 
 func (g *Guest) accept() {
-	pace := rate.NewLimiter(connectionsPerSecond, connectionsAtOnce)
-	for pace.Wait(g.ctx) == nil {
+	allowed := pace.New(connectionsPerSecond, connectionsAtOnce, time.Now)
+	for allowed.Wait(g.ctx) {
 		accepted, err := g.Listener.AcceptTCP()
 		switch {
 		case g.ctx.Err() != nil:
@@ -101,15 +102,16 @@ func (g *Guest) accept() {
 			}
 			return
 		case err != nil:
-			time.Sleep(shortage)
+			pace.Rest(g.ctx, shortage)
 		default:
+			allowed.Take()
 			g.take(accepted)
 		}
 	}
 }
 
 func (g *Guest) take(accepted *net.TCPConn) {
-	to, err := g.Original(accepted)
+	to, err := g.tuned(accepted)
 	if err != nil {
 		accepted.Close()
 		return
@@ -139,6 +141,18 @@ func (g *Guest) take(accepted *net.TCPConn) {
 		defer cancel()
 		g.lead(ctx, connection)
 	})
+}
+
+// tuned prepares the guest's end, and tells where its connection went before it was redirected here.
+func (g *Guest) tuned(accepted *net.TCPConn) (netip.AddrPort, error) {
+	raw, err := accepted.SyscallConn()
+	if err == nil {
+		err = dial.Tune(raw)
+	}
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	return g.Original(accepted)
 }
 
 // lead connects a connection to where it leads, and carries it to its end.

@@ -1,9 +1,11 @@
 package guest
 
 import (
+	"strconv"
 	"time"
 
 	"atoll/policy"
+	"atoll/relay/socket"
 )
 
 // Hold passes no bytes until Release. Connections stay open.
@@ -146,7 +148,7 @@ func (g *Guest) Kept(known []Flow) (int, bool) {
 			kept++
 		}
 	}
-	return kept, !hasWaiting(g.Listener)
+	return kept, !socket.HasWaiting(g.Listener)
 }
 
 // OwesServers tells whether something that the guest has sent, or a connection that it wants, has not got out yet.
@@ -225,7 +227,7 @@ func (g *Guest) wake(connection *Connection) {
 	g.mu.Unlock()
 	if isWoken {
 		to := connection.Destination
-		g.Owner.Wake(joinHostPort(to))
+		g.Owner.Wake(to.Host() + ":" + strconv.Itoa(to.Port))
 	}
 }
 

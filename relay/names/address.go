@@ -7,23 +7,22 @@ package names
 import (
 	"encoding/binary"
 	"net/netip"
-)
 
-// Synthetic has the addresses that stand for names. It is reserved for benchmarks, so no server has such an address.
-var Synthetic = netip.MustParsePrefix("198.18.0.0/15")
+	"atoll/policy"
+)
 
 // The first and the last address of the range stand for nothing.
 const lastOffset = 1<<17 - 2
 
 // IsSynthetic tells whether an address is one of those that stand for names.
-func IsSynthetic(address netip.Addr) bool { return Synthetic.Contains(address.Unmap()) }
+func IsSynthetic(address netip.Addr) bool { return policy.Synthetic.Contains(address.Unmap()) }
 
 // offsetOf is the place of an address in the range; 0 if it cannot stand for a name.
 func offsetOf(address netip.Addr) uint32 {
 	if !IsSynthetic(address) {
 		return 0
 	}
-	if offset := number(address.Unmap()) - number(Synthetic.Addr()); offset <= lastOffset {
+	if offset := number(address.Unmap()) - number(policy.Synthetic.Addr()); offset <= lastOffset {
 		return offset
 	}
 	return 0
@@ -31,7 +30,7 @@ func offsetOf(address netip.Addr) uint32 {
 
 func addressAt(offset uint32) netip.Addr {
 	var bytes [4]byte
-	binary.BigEndian.PutUint32(bytes[:], number(Synthetic.Addr())+offset)
+	binary.BigEndian.PutUint32(bytes[:], number(policy.Synthetic.Addr())+offset)
 	return netip.AddrFrom4(bytes)
 }
 

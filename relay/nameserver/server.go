@@ -15,6 +15,7 @@ import (
 	"github.com/miekg/dns"
 
 	"atoll/relay/names"
+	"atoll/relay/pace"
 	"atoll/relay/resolve"
 )
 
@@ -49,7 +50,7 @@ type Server struct {
 	parts Parts
 	named *named
 	idle  time.Duration
-	pace  *pace
+	pace  *pace.Pace
 	busy  chan struct{} // has one for each question that is under way
 
 	ctx     context.Context
@@ -72,7 +73,7 @@ func prepared(parts Parts) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Server{
 		parts: parts, named: &named{parts.Judge, parts.Resolver, parts.Names}, idle: idleMost,
-		pace: newPace(questionsPerSecond, questionsBurst, time.Now), busy: make(chan struct{}, questionsMost),
+		pace: pace.New(questionsPerSecond, questionsBurst, time.Now), busy: make(chan struct{}, questionsMost),
 		ctx: ctx, cancel: cancel, streams: map[net.Conn]struct{}{},
 	}
 }
@@ -98,16 +99,16 @@ func (s *Server) Close() {
 
 func (s *Server) serveDatagrams() {
 	buffer := make([]byte, questionMost+1)
-	for s.pace.wait(s.ctx) {
+	for s.pace.Wait(s.ctx) {
 		count, asker, err := s.parts.Datagrams.ReadFrom(buffer)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err != nil {
-			rest(s.ctx, shortagePause)
+			pace.Rest(s.ctx, shortagePause)
 			continue
 		}
-		s.pace.take()
+		s.pace.Take()
 		query := buffer[:count]
 		if refusal, isRefused := s.refused(query); isRefused {
 			s.reply(refusal, asker)

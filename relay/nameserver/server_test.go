@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"atoll/relay/pace"
 )
 
 // without is a judge without rules.
@@ -122,7 +124,7 @@ func TestRulesDecideFromTheMomentThatThereAreSome(t *testing.T) {
 }
 
 func TestWhatIsBeyondThePaceWaitsInTheKernelAndIsAnsweredInTheEnd(t *testing.T) {
-	server := served(t, without(), nobody, func(s *Server) { s.pace = newPace(20, 3, time.Now) })
+	server := served(t, without(), nobody, func(s *Server) { s.pace = pace.New(20, 3, time.Now) })
 	socket := asking(t, server, "udp")
 	query := packed(t, question("example.org.", dns.TypeA))
 	began := time.Now()
@@ -228,7 +230,7 @@ func TestAStreamThatIsIdleOrTooSlowIsClosed(t *testing.T) {
 func TestAStreamWhoseGuestDoesNotReadIsClosed(t *testing.T) {
 	server := served(t, without(), nobody, func(s *Server) {
 		s.idle = 200 * time.Millisecond
-		s.pace = newPace(1e6, 1e6, time.Now)
+		s.pace = pace.New(1e6, 1e6, time.Now)
 	})
 	stream := asking(t, server, "tcp")
 	flood := bytes.Repeat(append([]byte{0, 14}, make([]byte, 14)...), 1<<12)

@@ -7,16 +7,17 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-	"golang.org/x/sys/unix"
 
+	"atoll/relay/pace"
 	"atoll/relay/resolve"
+	"atoll/relay/socket"
 )
 
 // Asked tells whether the guest has a connection here, or is about to have one. It may miss one that is being accepted at this
 // very moment, which the kernel's list of connections has.
 func (s *Server) Asked() bool {
 	// In the order in which a connection goes from one place to the other.
-	if hasWaiting(s.parts.Listener) {
+	if listener, ok := s.parts.Listener.(syscall.Conn); ok && socket.HasWaiting(listener) {
 		return true
 	}
 	s.mu.Lock()
@@ -24,34 +25,18 @@ func (s *Server) Asked() bool {
 	return len(s.streams) > 0
 }
 
-func hasWaiting(listener net.Listener) bool {
-	socket, ok := listener.(syscall.Conn)
-	if !ok {
-		return false
-	}
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return false
-	}
-	waiting := 0
-	err = raw.Control(func(fd uintptr) {
-		waiting, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-	})
-	return err == nil && waiting > 0
-}
-
 func (s *Server) accept() {
-	allowed := newPace(streamsPerSecond, streamsMost, time.Now)
-	for allowed.wait(s.ctx) {
+	allowed := pace.New(streamsPerSecond, streamsMost, time.Now)
+	for allowed.Wait(s.ctx) {
 		stream, err := s.parts.Listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err != nil {
-			rest(s.ctx, shortagePause)
+			pace.Rest(s.ctx, shortagePause)
 			continue
 		}
-		allowed.take()
+		allowed.Take()
 		if !s.add(stream) {
 			stream.Close()
 			continue
@@ -84,13 +69,13 @@ func (s *Server) remove(stream net.Conn) {
 // serveStream answers one question after the other.
 func (s *Server) serveStream(stream net.Conn) {
 	connection := &dns.Conn{Conn: stream}
-	for s.pace.wait(s.ctx) {
+	for s.pace.Wait(s.ctx) {
 		stream.SetReadDeadline(time.Now().Add(s.idle))
 		query, err := connection.ReadMsgHeader(nil)
 		if err != nil {
 			return
 		}
-		s.pace.take()
+		s.pace.Take()
 		answer, isRefused := s.refused(query)
 		if !isRefused {
 			answer = s.answer(query, resolve.Stream)

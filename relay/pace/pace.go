@@ -1,4 +1,5 @@
-package nameserver
+// Package pace keeps a guest from what it may not do more often.
+package pace
 
 import (
 	"context"
@@ -9,9 +10,9 @@ import (
 // It is cheaper to do a few things at once than to wake up for each.
 const shortestPause = 20 * time.Millisecond
 
-// pace is a token bucket: it allows something burst times at once, and perSecond times in a second after that. It is safe for
+// Pace is a token bucket: it allows something burst times at once, and perSecond times in a second after that. It is safe for
 // concurrent use. Those who wait at the same time may all go on, and what was too much is then waited for by the next.
-type pace struct {
+type Pace struct {
 	perSecond, burst float64
 	now              func() time.Time
 
@@ -20,12 +21,13 @@ type pace struct {
 	asOf time.Time
 }
 
-func newPace(perSecond, burst float64, now func() time.Time) *pace {
-	return &pace{perSecond: perSecond, burst: burst, now: now, left: burst, asOf: now()}
+// New makes a pace whose burst is full.
+func New(perSecond, burst float64, now func() time.Time) *Pace {
+	return &Pace{perSecond: perSecond, burst: burst, now: now, left: burst, asOf: now()}
 }
 
 // until is the time until the next one is allowed; 0 is now.
-func (p *pace) until() time.Duration {
+func (p *Pace) until() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
@@ -34,28 +36,28 @@ func (p *pace) until() time.Duration {
 	return time.Duration(max(0, (1-p.left)/p.perSecond) * float64(time.Second))
 }
 
-// take counts one.
-func (p *pace) take() {
+// Take counts one.
+func (p *Pace) Take() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.left--
 }
 
-// wait waits until the next one is allowed. It is false when the context ends before.
-func (p *pace) wait(ctx context.Context) bool {
+// Wait waits until the next one is allowed. It is false when the context ends before.
+func (p *Pace) Wait(ctx context.Context) bool {
 	for {
 		pause := p.until()
 		if pause == 0 {
 			return ctx.Err() == nil
 		}
-		if !rest(ctx, max(pause, shortestPause)) {
+		if !Rest(ctx, max(pause, shortestPause)) {
 			return false
 		}
 	}
 }
 
-// rest waits. It is false when the context ends before.
-func rest(ctx context.Context, span time.Duration) bool {
+// Rest waits. It is false when the context ends before.
+func Rest(ctx context.Context, span time.Duration) bool {
 	timer := time.NewTimer(span)
 	defer timer.Stop()
 	select {

@@ -1,4 +1,4 @@
-package nameserver
+package pace
 
 import (
 	"context"
@@ -9,16 +9,16 @@ import (
 
 func TestABurstIsFreeAndWhatFollowsWaitsItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		allowed, began := newPace(10, 3, time.Now), time.Now()
+		allowed, began := New(10, 3, time.Now), time.Now()
 		for range 3 {
-			if !allowed.wait(t.Context()) || time.Since(began) != 0 {
+			if !allowed.Wait(t.Context()) || time.Since(began) != 0 {
 				t.Fatal("the burst is not free")
 			}
-			allowed.take()
+			allowed.Take()
 		}
 		for range 20 {
-			allowed.wait(t.Context())
-			allowed.take()
+			allowed.Wait(t.Context())
+			allowed.Take()
 		}
 		if took := time.Since(began); took < 1900*time.Millisecond || took > 2100*time.Millisecond {
 			t.Errorf("20 times took %s", took)
@@ -28,11 +28,11 @@ func TestABurstIsFreeAndWhatFollowsWaitsItsTurn(t *testing.T) {
 
 func TestARestGivesNoMoreThanOneBurstBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		allowed := newPace(10, 3, time.Now)
+		allowed := New(10, 3, time.Now)
 		time.Sleep(time.Hour)
 		for range 3 {
-			allowed.wait(t.Context())
-			allowed.take()
+			allowed.Wait(t.Context())
+			allowed.Take()
 		}
 		if allowed.until() == 0 {
 			t.Error("a fourth is free")
@@ -42,11 +42,11 @@ func TestARestGivesNoMoreThanOneBurstBack(t *testing.T) {
 
 func TestThoseWhoWaitTogetherAreNoFasterInTheLongRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		allowed, began, times := newPace(100, 50, time.Now), time.Now(), make(chan bool, 2000)
+		allowed, began, times := New(100, 50, time.Now), time.Now(), make(chan bool, 2000)
 		for range 32 {
 			go func() {
-				for allowed.wait(t.Context()) && time.Since(began) < 10*time.Second {
-					allowed.take()
+				for allowed.Wait(t.Context()) && time.Since(began) < 10*time.Second {
+					allowed.Take()
 					times <- true
 				}
 			}()
@@ -62,14 +62,14 @@ func TestThoseWhoWaitTogetherAreNoFasterInTheLongRun(t *testing.T) {
 func TestWhoWaitsIsToldOfTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		allowed := newPace(0.001, 1, time.Now)
-		allowed.take()
+		allowed := New(0.001, 1, time.Now)
+		allowed.Take()
 		time.AfterFunc(time.Second, cancel)
 		began := time.Now()
-		if allowed.wait(ctx) || time.Since(began) != time.Second {
+		if allowed.Wait(ctx) || time.Since(began) != time.Second {
 			t.Errorf("it waited %s", time.Since(began))
 		}
-		if newPace(1, 1, time.Now).wait(ctx) {
+		if New(1, 1, time.Now).Wait(ctx) {
 			t.Error("it goes on after the end")
 		}
 	})

@@ -6,34 +6,21 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"atoll/policy"
+	"atoll/relay/socket"
 )
 
 const (
-	// No first words are longer.
-	firstMost = 64 << 10
 	// A line that may become a request of HTTP, or may not, is sent on after this time without its end.
 	patience = 100 * time.Millisecond
 )
 
-// Passage is what becomes of a connection after the first bytes of its guest.
-type Passage int
-
-const (
-	// More bytes are needed.
-	More Passage = iota
-	// Pass lets everything through.
-	Pass
-	// Inspect has the requests judged.
-	Inspect
-	// Refuse ends the connection.
-	Refuse
-)
-
 // Look is what first bytes say.
 type Look struct {
-	Passage Passage
-	Wanted  int  // with More: how many bytes from the beginning are needed
-	IsLine  bool // with More: it is a line of text that has not ended yet
+	Passage policy.Passage // empty: more bytes are needed to tell
+	Wanted  int            // then: how many from the beginning
+	SendOn  bool           // then: they may be sent on after a moment, such as a line of text that has not ended
 }
 
 // Gate waits for the first bytes of a guest, which stay in the socket until it is decided what happens to them.
@@ -49,7 +36,7 @@ type Gate struct {
 }
 
 // wait returns what is to happen. The error is of a deadline if the pump is held meanwhile.
-func (g *Gate) wait() (Passage, error) {
+func (g *Gate) wait() (policy.Passage, error) {
 	var line *time.Timer
 	defer func() {
 		if line != nil {
@@ -63,27 +50,27 @@ func (g *Gate) wait() (Passage, error) {
 		case errors.Is(err, os.ErrDeadlineExceeded) && line != nil && g.pump.resume():
 			line = nil
 			if g.sendOn(seen) != nil {
-				return Refuse, nil
+				return policy.Refuse, nil
 			}
 			seen = 0
 			g.waitFor(1)
 			continue
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return More, err
+			return "", err
 		case err != nil:
-			return Refuse, nil
+			return policy.Refuse, nil
 		case len(first) == 0: // the guest sends nothing more, and may still receive
-			return Pass, nil
+			return policy.PassOn, nil
 		}
 		seen = len(first)
 		look := g.Read(append(g.sent[:len(g.sent):len(g.sent)], first...))
-		if look.Passage != More {
+		if look.Passage != "" {
 			g.waitFor(1)
 			return look.Passage, nil
 		}
 		// The kernel reports the socket as readable when there is as much as that.
 		g.waitFor(look.Wanted - len(g.sent))
-		if look.IsLine && line == nil {
+		if look.SendOn && line == nil {
 			line = time.AfterFunc(patience, g.pump.interrupt)
 		}
 	}
@@ -98,9 +85,9 @@ func (g *Gate) more(seen int) ([]byte, error) {
 	var failure error
 	err := g.pump.source.raw.Read(func(fd uintptr) bool {
 		if buffer == nil {
-			buffer = make([]byte, firstMost)
+			buffer = make([]byte, policy.FirstBytesMost)
 		}
-		count, failure = peek(int(fd), buffer)
+		count, failure = socket.Peek(int(fd), buffer)
 		switch {
 		case failure == unix.EAGAIN:
 			failure, buffer = nil, nil // it may wait for long

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"atoll/policy"
 )
 
 // byLine passes lines that begin with "pass", and has those that begin with "inspect" inspected. Four bytes tell the rest.
@@ -19,15 +21,15 @@ func byLine(first []byte) Look {
 		if len(first) < 100 {
 			return Look{Wanted: 100}
 		}
-		return Look{Passage: Pass}
+		return Look{Passage: policy.PassOn}
 	case !isWhole:
-		return Look{Wanted: len(first) + 1, IsLine: true}
+		return Look{Wanted: len(first) + 1, SendOn: true}
 	case strings.HasPrefix(line, "pass"):
-		return Look{Passage: Pass}
+		return Look{Passage: policy.PassOn}
 	case strings.HasPrefix(line, "inspect"):
-		return Look{Passage: Inspect}
+		return Look{Passage: policy.LookInto}
 	}
-	return Look{Passage: Refuse}
+	return Look{Passage: policy.Refuse}
 }
 
 func gated(t *testing.T) *joined {
@@ -88,13 +90,13 @@ func TestWhatIsToBeInspectedComesBackUnread(t *testing.T) {
 	if outcome := j.ends(t); outcome != Inspected || len(j.Sent()) > 0 {
 		t.Fatalf("the outcome is %d, and %q went on", outcome, j.Sent())
 	}
-	hear(t, j.Guest(), "inspect it\nand more")
+	hear(t, j.Splice.guest, "inspect it\nand more")
 	if heard, _ := io.ReadAll(j.server); len(heard) > 0 {
 		t.Errorf("the server heard %q", heard)
 	}
-	say(t, j.Guest(), "answer")
+	say(t, j.Splice.guest, "answer")
 	hear(t, j.guest, "answer")
-	j.Guest().Close()
+	j.Splice.guest.Close()
 }
 
 func TestAGuestThatHasHeardTheServerIsInspectedNoMore(t *testing.T) {
@@ -122,8 +124,8 @@ func TestALineWithoutItsEndGoesOnAfterAMoment(t *testing.T) {
 	if outcome := j.ends(t); outcome != Inspected || string(j.Sent()) != "inspect it" {
 		t.Fatalf("the outcome is %d, and %q went on", outcome, j.Sent())
 	}
-	hear(t, j.Guest(), "\nand more")
-	j.Guest().Close()
+	hear(t, j.Splice.guest, "\nand more")
+	j.Splice.guest.Close()
 }
 
 func TestFirstBytesInPiecesAreWaitedFor(t *testing.T) {

@@ -157,7 +157,7 @@ func (p *pump) take(isDraining bool) (carrier *pipe, count int, err error) {
 		if failure == nil && count > 0 {
 			return true
 		}
-		// Who waits has no pipe.
+		// A pump that waits has no pipe.
 		carrier.give()
 		carrier = nil
 		return failure != unix.EAGAIN

@@ -6,6 +6,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"atoll/relay/socket"
 )
 
 // End is one end of a connection: of TCP, or the way to the edge.
@@ -37,20 +39,12 @@ func (e *end) ask(what func(fd int)) bool {
 // events are those of poll(2) that are so now.
 func (e *end) events(wanted int16) int16 {
 	events := int16(unix.POLLERR)
-	e.ask(func(fd int) { events = eventsOf(fd, wanted) })
+	e.ask(func(fd int) { events = socket.Events(fd, wanted) })
 	return events
 }
 
-func eventsOf(fd int, wanted int16) int16 {
-	polled := []unix.PollFd{{Fd: int32(fd), Events: wanted}}
-	if count, err := unix.Poll(polled, 0); err != nil || count <= 0 {
-		return 0
-	}
-	return polled[0].Revents
-}
-
 // hasEnded tells whether the other side sends nothing more.
-func hasEnded(fd int) bool { return eventsOf(fd, unix.POLLRDHUP) != 0 }
+func hasEnded(fd int) bool { return socket.Events(fd, unix.POLLRDHUP) != 0 }
 
 // hasFailed tells whether the kernel has given the end up.
 func (e *end) hasFailed() bool { return e.events(0)&unix.POLLERR != 0 }
@@ -79,16 +73,6 @@ func (e *end) sentMilliseconds() uint32 {
 		}
 	})
 	return ago
-}
-
-// peek reads what has come and leaves it there. Nothing and no error: the stream has ended.
-func peek(fd int, into []byte) (int, error) {
-	for {
-		count, _, err := unix.Recvfrom(fd, into, unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		if err != unix.EINTR {
-			return count, err
-		}
-	}
 }
 
 // keepalive asks the other side whether it still knows the connection, or asks no more. The way to the edge has none.

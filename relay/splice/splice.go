@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"atoll/policy"
 )
 
 // Often enough that a host between the two does not forget the connection.
@@ -83,9 +85,6 @@ func (s *Splice) Run() Outcome {
 	return s.outcome
 }
 
-// Guest is the guest's end, which whoever has the splice owns after an outcome of Inspected.
-func (s *Splice) Guest() End { return s.guest.End }
-
 // Sent are the first bytes that went on before the outcome was known to be Inspected.
 func (s *Splice) Sent() []byte { return s.sent }
 
@@ -98,7 +97,7 @@ func (s *Splice) finish(err error) {
 // passes asks the gate. A guest whose requests are to be judged gets no end from here.
 func (s *Splice) passes(gate *Gate) (bool, error) {
 	passage, err := gate.wait()
-	if err != nil || passage == Pass {
+	if err != nil || passage == policy.PassOn {
 		return err == nil, err
 	}
 	s.mu.Lock()
@@ -107,12 +106,12 @@ func (s *Splice) passes(gate *Gate) (bool, error) {
 		return false, nil
 	}
 	s.closed, s.outcome = true, Refused
-	if passage == Inspect {
+	if passage == policy.LookInto {
 		s.outcome, s.sent = Inspected, gate.sent
 	}
 	s.mu.Unlock()
 	s.remote.Close()
-	if passage != Inspect {
+	if passage != policy.LookInto {
 		s.guest.Close()
 	}
 	s.in.abandon()

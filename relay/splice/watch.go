@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"atoll/relay/socket"
 )
 
 const (
@@ -67,7 +69,7 @@ func (s *Splice) isWelcome(farewell []byte, unwatched <-chan struct{}) bool {
 func (e *end) news() (unread []byte, hasEnded bool, err error) {
 	err = e.raw.Read(func(fd uintptr) bool {
 		unread = unreadOf(int(fd))
-		events := eventsOf(int(fd), unix.POLLIN|unix.POLLRDHUP)
+		events := socket.Events(int(fd), unix.POLLIN|unix.POLLRDHUP)
 		hasEnded = events&^unix.POLLIN != 0
 		return events != 0
 	})
@@ -80,7 +82,7 @@ func unreadOf(fd int) []byte {
 		return nil
 	}
 	buffer := make([]byte, farewellMost+1)
-	count, err := peek(fd, buffer)
+	count, err := socket.Peek(fd, buffer)
 	if err != nil {
 		return nil
 	}

@@ -6,6 +6,8 @@ import (
 	"net"
 
 	"golang.org/x/sys/unix"
+
+	"atoll/relay/socket"
 )
 
 const peekedBytes = 4096
@@ -59,12 +61,8 @@ func (l line) peek(into []byte) (int, error) {
 	count := 0
 	var failed error
 	err = raw.Read(func(fd uintptr) bool {
-		for {
-			count, _, failed = unix.Recvfrom(int(fd), into, unix.MSG_PEEK|unix.MSG_DONTWAIT)
-			if failed != unix.EINTR {
-				return failed != unix.EAGAIN
-			}
-		}
+		count, failed = socket.Peek(int(fd), into)
+		return failed != unix.EAGAIN
 	})
 	switch {
 	case err != nil:
