@@ -20,6 +20,7 @@ GRACE_S = 5.0
 _READY_S = 60.0
 _LOOK_S = 0.5
 _END_S = 5.0
+_STEP_S = 0.01
 _ENDED = "the kernel ended, and its variables are gone; the next run starts another one"
 _STUBBORN = (
     "the code went on for {:g} s after it was interrupted, so its kernel was killed, and its variables are gone; "
@@ -182,12 +183,17 @@ class Kernel:
         return KernelDiedError(why)
 
     async def _kill(self) -> None:
-        """Kill it with all that it has started and that still belongs to it."""
+        """Kill it with all that it has started and that still belongs to it, and wait for their end."""
         pid = getattr(self._manager.provisioner, "pid", None)
         if pid is not None and await self._manager.is_alive():  # otherwise the number may be another one's
-            for each in [pid, *await asyncio.to_thread(_descendants, pid)]:
+            killed = [pid, *await asyncio.to_thread(_descendants, pid)]
+            for each in killed:
                 with contextlib.suppress(OSError):
                     os.kill(each, signal.SIGKILL)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_END_S):
+                    while any(map(_runs, killed)):  # noqa: ASYNC110  # no event tells of it
+                        await asyncio.sleep(_STEP_S)
 
     async def _start_anew(self) -> None:
         self._disconnect()
@@ -216,10 +222,24 @@ def _descendants(pid: int) -> list[int]:
     children: dict[int, list[int]] = {}
     for text in os.listdir("/proc"):
         if text.isdigit():
-            with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{text}/stat") as file:
-                parent = int(file.read().rpartition(")")[2].split()[1])
+            with contextlib.suppress(OSError):
+                _, parent = _state_and_parent(int(text))
                 children.setdefault(parent, []).append(int(text))
     found = list(children.get(pid, ()))
     for each in found:
         found += children.get(each, ())
     return found
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process is there that has not ended."""
+    with contextlib.suppress(OSError):
+        state, _ = _state_and_parent(pid)
+        return state not in {"Z", "X"}
+    return False
+
+
+def _state_and_parent(pid: int) -> tuple[str, int]:
+    with open(f"/proc/{pid}/stat") as file:
+        state, parent = file.read().rpartition(")")[2].split()[:2]
+    return state, int(parent)
