@@ -1,5 +1,5 @@
 """Builds the programs that a wheel carries: ``runsc`` (gVisor, pinned in native/), the guest agent (agent/), the
-puller of images (puller/) and the edge (edge/, with channel/, confine/ and policy/).
+puller of images (puller/), the relay and the edge (relay/ and edge/, with channel/, confine/ and policy/).
 
 All are static Go programs. A built program is kept in ~/.cache/atoll/build (or ``ATOLL_BUILD_CACHE``) under the hash
 of its sources, so only the first build takes minutes.
@@ -61,11 +61,14 @@ class ProgramsHook(BuildHookInterface[Any]):
             ("runsc", root / "native", _ALL, _build_runsc),
             ("atoll-agent", root / "agent", _ALL, _build_agent),
             ("atoll-puller", root / "puller", _ALL, _build_vendored),
-            (
-                "atoll-edge",
-                root,
-                ("channel", "confine", "edge", "policy"),
-                partial(_build_vendored, package="./edge"),
+            *(
+                (
+                    f"atoll-{part}",
+                    root,
+                    ("channel", "confine", "policy", part),
+                    partial(_build_vendored, package=f"./{part}"),
+                )
+                for part in ("relay", "edge")
             ),
         ):
             program = _cached(name, module, parts, build, self.app.display_info)

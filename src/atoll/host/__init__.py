@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from atoll.host.binaries import agent_path, check_programs, edge_path, puller_path, runsc_path
+    from atoll.host.binaries import agent_path, check_programs, edge_path, puller_path, relay_path, runsc_path
     from atoll.host.checks import Check, check_host
-    from atoll.host.edge_process import end_edge, note_edge
     from atoll.host.files import DiskUsage, disk_usage, free_bytes, locked, sync_directory, write_atomically
     from atoll.host.home import Home
     from atoll.host.logfiles import append_log, forget_log_head, read_log
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from atoll.host.namespaces.netns import in_netns, in_spare_thread, new_netns, unpin
     from atoll.host.namespaces.userns import is_host_root, is_mapped, one_id
     from atoll.host.own_addresses import is_this_host
+    from atoll.host.own_programs import end_program, note_program
     from atoll.host.pids import (
         boot_id,
         children_by_parent,
@@ -114,7 +114,7 @@ __all__ = [
     "disk_kind",
     "disk_usage",
     "edge_path",
-    "end_edge",
+    "end_program",
     "end_holder",
     "ensure_holder",
     "find_holder",
@@ -133,7 +133,7 @@ __all__ = [
     "lower_rights",
     "mounts_below",
     "new_netns",
-    "note_edge",
+    "note_program",
     "one_id",
     "open_below",
     "open_cpu_latency",
@@ -148,6 +148,7 @@ __all__ = [
     "remove_empty_place",
     "registry_hosts",
     "remove_tree",
+    "relay_path",
     "replace_holder",
     "run_program",
     "runsc_path",
@@ -175,6 +176,7 @@ _MODULES = {
     "edge_path": "binaries",
     "check_programs": "binaries",
     "puller_path": "binaries",
+    "relay_path": "binaries",
     "runsc_path": "binaries",
     "Cgroup": "resources.cgroups",
     "CgroupRoot": "resources.cgroups",
@@ -185,8 +187,8 @@ _MODULES = {
     "CpuLatency": "resources.cpu_latency",
     "open_cpu_latency": "resources.cpu_latency",
     "disconnect": "syscalls",
-    "end_edge": "edge_process",
-    "note_edge": "edge_process",
+    "end_program": "own_programs",
+    "note_program": "own_programs",
     "DiskKind": "resources.disks",
     "disk_kind": "resources.disks",
     "DiskUsage": "files",

@@ -1,4 +1,6 @@
-"""The programs that come with this package: ``runsc``, the guest agent, the puller of images and the edge."""
+"""The programs that come with this package: ``runsc``, the guest agent, the puller of images, the relay
+and the edge.
+"""
 
 from __future__ import annotations
 
@@ -56,6 +58,15 @@ def puller_path() -> Path:
         HostError: The package was installed without it.
     """
     return _program("atoll-puller")
+
+
+def relay_path() -> Path:
+    """Return the program that carries what sandboxes send and receive.
+
+    Raises:
+        HostError: The package was installed without it.
+    """
+    return _program("atoll-relay")
 
 
 def edge_path() -> Path:

@@ -8,14 +8,15 @@ from atoll.network.addresses import (
     GUEST_INTERFACE,
     PREFIX_BITS,
 )
-from atoll.network.egress import Outside
 from atoll.network.flows import Flow
+from atoll.network.host_settings import HostSettings
 from atoll.network.inspection import EdgeProgram, Grant, Inspection
 from atoll.network.link import Link
 from atoll.network.links import SHORTAGES, Links
 from atoll.network.namespaces import cut, pins_of
 from atoll.network.pace import Pace
 from atoll.network.question import ask_about
+from atoll.network.relay import Relay, RelayProgram, cut_at
 from atoll.network.shaping import can_shape
 from atoll.network.uplink import OpenUplink
 
@@ -30,14 +31,17 @@ __all__ = [
     "EdgeProgram",
     "Flow",
     "Grant",
+    "HostSettings",
     "Inspection",
     "Link",
     "Links",
     "OpenUplink",
-    "Outside",
     "Pace",
+    "Relay",
+    "RelayProgram",
     "ask_about",
     "can_shape",
     "cut",
+    "cut_at",
     "pins_of",
 ]

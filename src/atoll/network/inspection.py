@@ -16,8 +16,8 @@ import msgspec
 
 from atoll.errors import EdgeError
 from atoll.host import Program, RunProgramError, start_program
-from atoll.network.connection import Connection, Kept
-from atoll.network.edge_channel import EdgeChannel, Message
+from atoll.network.carried import CarriedGuest
+from atoll.network.channel import Channel, Message
 from atoll.network.relay import Relay
 from atoll.network.spending import Spending, Spent
 from atoll.policy import spelled_out
@@ -54,15 +54,11 @@ class Inspected:
 
     Args:
         sandbox_id: Its id.
-        relay: Its relay, which connects for it.
-        told: Called with every decision about a request.
-        unplug: Called with the reason when a request unplugs it.
+        guest: What the relay carries of it, which hears of decisions.
     """
 
     sandbox_id: str
-    relay: Relay
-    told: Callable[[EgressDecision], None]
-    unplug: Callable[[str], None]
+    guest: CarriedGuest
     version: int = 0
     grant: Grant | None = None
 
@@ -104,32 +100,33 @@ class Inspection:
         program: How it is started.
     """
 
-    def __init__(self, program: EdgeProgram) -> None:
+    def __init__(self, program: EdgeProgram, relay: Relay) -> None:
         self._program = program
+        self._relay = relay
+        relay.on_ready = self._join
         self._inspected: dict[str, Inspected] = {}
         self._spending: dict[str, Spending] = {}
-        self._channel: EdgeChannel | None = None
+        self._channel: Channel | None = None
         self._running: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
         self._ids = itertools.count(1)
         self._judging: dict[int, asyncio.Future[Message]] = {}
-        self._dials: set[asyncio.Task[None]] = set()
 
     async def aclose(self) -> None:
         """End the process."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
-        for task in list(self._dials):
-            task.cancel()
-        await asyncio.gather(*self._dials, return_exceptions=True)
 
-    def inspect(self, wanted: Inspected, grant: Grant) -> SandboxInspector:
-        """Judge the requests of a sandbox by a policy from now on, also those on open connections."""
+    def inspect(self, wanted: Inspected, grant: Grant) -> int:
+        """Judge the requests of a sandbox by a policy from now on, also those on open connections.
+
+        Returns:
+            The version of the policy, which the relay has to know.
+        """
         known = self._inspected.get(wanted.sandbox_id)
-        if known is not None and known.relay is wanted.relay and known.grant == grant:
-            known.told, known.unplug = wanted.told, wanted.unplug
-            return SandboxInspector(self, known)
+        if known is not None and known.guest is wanted.guest and known.grant == grant:
+            return known.version
         wanted.version = self._spending.setdefault(wanted.sandbox_id, Spending()).keep(grant.policy)
         wanted.grant = grant
         self._inspected[wanted.sandbox_id] = wanted
@@ -137,12 +134,12 @@ class Inspection:
             self._running = asyncio.get_running_loop().create_task(self._keep_running())
         elif self._ready.is_set():
             self._push(wanted)
-        return SandboxInspector(self, wanted)
+        return wanted.version
 
-    def forget(self, sandbox_id: str, relay: Relay) -> None:
-        """Drop the policy, secrets and connections of a sandbox, unless another relay has become its own."""
+    def forget(self, sandbox_id: str, guest: CarriedGuest) -> None:
+        """Drop the policy, secrets and connections of a sandbox, unless another guest has become its own."""
         known = self._inspected.get(sandbox_id)
-        if known is not None and known.relay is relay:
+        if known is not None and known.guest is guest:
             del self._inspected[sandbox_id]
             self._tell({"op": "forget", "sandbox": sandbox_id})
 
@@ -184,52 +181,7 @@ class Inspection:
         finally:
             self._judging.pop(number, None)
 
-    async def take(self, inspected: Inspected, connection: Connection) -> socket.socket:
-        """Hand a connection to the edge, and return the end that the relay keeps.
-
-        It waits a moment for an edge that starts.
-
-        Raises:
-            OSError: The edge does not run.
-        """
-        if not self._ready.is_set():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_START_S):
-                    await self._ready.wait()
-        channel = self._require()
-        kept, given = socket.socketpair()
-        kept.setblocking(False)
-        destination = connection.destination
-        message = {
-            "op": "take",
-            "sandbox": inspected.sandbox_id,
-            "version": inspected.version,
-            "connection": connection.connection_id,
-            "name": destination.name,
-            "address": connection.address or "",
-            "port": destination.port,
-            **_rules(connection),
-        }
-        try:
-            channel.send(message, given.detach())
-        except OSError:
-            kept.close()
-            raise
-        return kept
-
-    def judge_by(self, inspected: Inspected, connection: Connection) -> None:
-        """Tell the edge the rules that a connection keeps now."""
-        self._tell(
-            {
-                "op": "rules",
-                "sandbox": inspected.sandbox_id,
-                "version": inspected.version,
-                "connection": connection.connection_id,
-                **_rules(connection),
-            }
-        )
-
-    def _require(self) -> EdgeChannel:
+    def _require(self) -> Channel:
         if self._channel is None or not self._ready.is_set():
             raise OSError("the process that judges requests does not run")
         return self._channel
@@ -238,6 +190,16 @@ class Inspection:
         # A message that does not get there concerns connections that end with the process.
         with contextlib.suppress(OSError):
             self._require().send(message)
+
+    def _join(self) -> None:
+        """Give the relay and the edge a channel of their own."""
+        if self._channel is None or not self._ready.is_set():
+            return
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._relay.send({"op": "edge"}, ours.detach())
+        fd = theirs.detach()
+        with contextlib.suppress(OSError):  # it has ended, and the next one is joined
+            self._require().send({"op": "relay"}, fd)
 
     def _push(self, inspected: Inspected) -> None:
         message = {"op": "policy", "sandbox": inspected.sandbox_id, "version": inspected.version}
@@ -272,7 +234,7 @@ class Inspection:
                 ours.close()
                 raise
         ended = asyncio.Event()
-        self._channel = EdgeChannel(ours, self._on_message, ended.set)
+        self._channel = Channel(ours, self._on_message, ended.set)
         try:
             self._program.started(program.pid, program.start_ticks)
             self._channel.send_document({"op": "config"}, self._program.config())
@@ -299,8 +261,6 @@ class Inspection:
         self._end_channel()
         for answer in self._judging.values():
             answer.cancel()
-        for inspected in self._inspected.values():
-            inspected.relay.reset_inspected()
         await program.kill()
 
     def _end_channel(self) -> None:
@@ -319,13 +279,9 @@ class Inspection:
         if op == "ready":
             _log.info("the edge runs, confined by %s", ", ".join(message.get("confined", ())) or "nothing")
             self._ready.set()
-            # Before any connection: one without a policy is refused.
+            self._join()
             for inspected in self._inspected.values():
                 self._push(inspected)
-        elif op == "dial" and self._channel is not None:
-            task = asyncio.get_running_loop().create_task(self._dial(message, self._channel))
-            self._dials.add(task)
-            task.add_done_callback(self._dials.discard)
         elif op == "judged":
             answer = self._judging.get(message["id"])
             if answer is not None and not answer.done():
@@ -344,60 +300,13 @@ class Inspection:
         if inspected is None:
             return
         if op == "unplug":
-            inspected.unplug(str(message["reason"]))
-        elif op == "reset":
-            inspected.relay.reset_connection(str(message["connection"]))
+            inspected.guest.unplug(str(message["reason"]))
         elif op == "seen":
             for entry in message["entries"]:
                 try:
-                    inspected.told(converted({"at": time.time(), **entry}, EgressDecision))
+                    inspected.guest.told(converted({"at": time.time(), **entry}, EgressDecision))
                 except msgspec.ValidationError as error:  # the others are worth keeping
                     _log.error("the edge told a decision that means nothing: %s", error)
-
-    async def _dial(self, message: Message, asking: EdgeChannel) -> None:
-        """Connect for the edge to where one of its connections leads.
-
-        Only the process that asked gets the answer: the next one may ask for another sandbox by that number.
-        """
-        inspected = self._inspected.get(message["sandbox"])
-        answer: Message = {"op": "dialled", "id": message["id"]}
-        fd = None
-        try:
-            if inspected is None:
-                raise OSError("the sandbox is gone")
-            fd = (await inspected.relay.dial(str(message["connection"]))).detach()
-        except PermissionError as error:
-            answer |= {"error": str(error), "refused": True}
-        except (OSError, TimeoutError) as error:
-            answer |= {"error": str(error) or "nothing answered in time", "refused": False}
-        with contextlib.suppress(OSError):
-            asking.send(answer, fd)
-
-
-class SandboxInspector:
-    """The edge, for the relay of one sandbox.
-
-    Args:
-        inspection: The edge.
-        inspected: The sandbox.
-    """
-
-    def __init__(self, inspection: Inspection, inspected: Inspected) -> None:
-        self._inspection = inspection
-        self._inspected = inspected
-
-    async def take(self, connection: Connection) -> socket.socket:
-        """See ``Inspector``."""
-        return await self._inspection.take(self._inspected, connection)
-
-    def judge_by(self, connection: Connection) -> None:
-        """See ``Inspector``."""
-        self._inspection.judge_by(self._inspected, connection)
-
-
-def _rules(connection: Connection) -> Message:
-    kept = connection.kept or Kept()
-    return {"rules": kept.own, "ceiling": kept.above}
 
 
 async def _either(first: asyncio.Event, second: asyncio.Event) -> None:

@@ -6,20 +6,17 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Collection, Coroutine, Iterable
+from dataclasses import replace
 
 from atoll.network import namespaces
 from atoll.network.addresses import GUEST_ADDRESS
 from atoll.network.cable import Cable
-from atoll.network.dnsclient import Nameservers
-from atoll.network.egress import Egress, Outside
+from atoll.network.carried import CarriedGuest, Rules
 from atoll.network.flows import Dialled, Flow, challenge, unanswered_s
-from atoll.network.forwarder import NameForwarder
 from atoll.network.inspection import Grant, Inspected, Inspection
-from atoll.network.names import NameTable
 from atoll.network.namespaces import OuterSockets, Pins
-from atoll.network.naming import NamedAnswers
 from atoll.network.relay import Relay
-from atoll.policy import Canaries, policy_of
+from atoll.policy import EVERYTHING, policy_of
 from atoll.types import EgressPolicy, Policy
 
 # After a resume the guest's stack takes a moment to look at its interface, and packets may get lost.
@@ -29,16 +26,15 @@ _CHALLENGE_PAUSES_S = (0.1, 0.6, 1.0, 3.0)
 class Link(Cable):
     """One sandbox's link. Only ``Links`` makes it. Its namespaces outlive this process until ``aclose``.
 
-    ``egress`` decides what its guest reaches, and knows the names that the guest has asked for. While the
-    guest is suspended, ``data_watch`` notices what comes for it. ``was_cut`` says that an earlier supervisor,
-    or somebody in its place, has cut the link.
+    ``guest`` is what the relay carries: it knows the names that the guest has asked for, and notices data that comes
+    while the guest is suspended. ``was_cut`` says that an earlier supervisor, or somebody in its place, has cut the
+    link.
 
     Args:
         link_id: Names its two pins.
         pins: Where they are.
         sockets: The sockets opened in the outer namespace; the link owns them from now on.
-        outside: What all guests have in common on their way out.
-        nameservers: Returns the nameservers that get the guest's questions.
+        relay: The relay of the home.
         closed: Called when the link is closed.
         adopted: Whether an earlier supervisor may have dialled on it.
     """
@@ -49,8 +45,7 @@ class Link(Cable):
         pins: Pins,
         sockets: OuterSockets,
         *,
-        outside: Outside,
-        nameservers: Nameservers,
+        relay: Relay,
         closed: Callable[[Link], None],
         adopted: bool,
     ) -> None:
@@ -58,11 +53,9 @@ class Link(Cable):
         self.link_id = link_id
         self._diag = sockets.diag
         self._dialled = Dialled(sockets.diag, known=not adopted)
-        self.egress = Egress(NameTable(pins.names), outside)
-        self._relay = Relay(sockets.relay, self.egress)
-        self.data_watch = self._relay.data_watch
-        named = NamedAnswers(self.egress, outside.resolver)
-        self._forwarder = NameForwarder(sockets.dns, sockets.dns_stream, nameservers, named)
+        carried = (sockets.relay, sockets.dns, sockets.dns_stream)
+        self.guest = CarriedGuest(relay, link_id, carried, pins.names)
+        self._rules = Rules()
         self._ready = list(sockets.ready)
         self._on_closed = closed
         self._forget_inspected: Callable[[], None] = lambda: None
@@ -86,15 +79,17 @@ class Link(Cable):
             registries: The hosts of package registries, for the preset of that name.
             ceiling: What the policy cannot go beyond.
         """
-        self.egress.set(policy_of(policy, registries), ceiling)
-        self._relay.judge_again()
+        rules = policy_of(policy, registries)
+        if rules is None and ceiling is not None:
+            rules = EVERYTHING
+        self._rules = replace(self._rules, policy=rules, ceiling=ceiling)
+        self.guest.set(self._rules)
 
     def inspect(self, inspection: Inspection, sandbox_id: str, grant: Grant) -> None:
         """Have requests judged as a policy wants it. Call it before ``set_policy`` with that policy."""
-        wanted = Inspected(sandbox_id, self._relay, self.egress.told, self.egress.unplug)
-        self._relay.inspector = inspection.inspect(wanted, grant)
-        self.egress.canaries = Canaries(grant.canaries)
-        self._forget_inspected = lambda: inspection.forget(sandbox_id, self._relay)
+        version = inspection.inspect(Inspected(sandbox_id, self.guest), grant)
+        self._rules = replace(self._rules, sandbox=sandbox_id, version=version, canaries=grant.canaries)
+        self._forget_inspected = lambda: inspection.forget(sandbox_id, self.guest)
         self._inspect_again = lambda: self.inspect(inspection, sandbox_id, grant)
 
     async def dial(self, port: int, timeout_s: float) -> socket.socket:
@@ -131,9 +126,8 @@ class Link(Cable):
             OSError: The kernel refused it, or the link's namespaces are gone. The relay passes nothing.
         """
         self._is_cut = True
-        self.egress.cut(True)
-        self._parted += self._relay.flows()
-        self._relay.reset()  # first, so that the guest still gets the resets
+        self._parted += self.guest.flows()
+        self.guest.cut(True)  # first, so that the guest still gets the resets
         self._forget_inspected()  # the edge may hold what it has not sent on yet
         namespaces.cut(self._pins)
         self._parted += namespaces.dialled_flows(self._pins)
@@ -148,19 +142,20 @@ class Link(Cable):
         """
         await asyncio.to_thread(namespaces.mend, self._pins)
         self._is_cut = False
-        self.egress.cut(False)
         self._inspect_again()
+        self.guest.set(self._rules)
+        self.guest.cut(False)
         self.was_cut = False
         parted, self._parted = self._parted, []
         await self.reset_connections(parted)
 
     def hold(self) -> None:
         """Pass no bytes while the guest is suspended; its connections stay open."""
-        self._relay.hold()
+        self.guest.hold()
 
     def release(self) -> None:
         """Undo ``hold``, and what ``holds_nothing`` has changed."""
-        self._relay.release()
+        self.guest.release()
 
     async def holds_nothing(self, known: Collection[Flow]) -> bool:
         """Whether a guest that sleeps, on a link that is held, would miss nothing if it woke on another link.
@@ -171,12 +166,12 @@ class Link(Cable):
         Args:
             known: The connections for which ``reset_connections`` will be called on the other link.
         """
-        kept = self._relay.kept(known)
-        if kept is not None and not (self._is_cut or self._parted or self._forwarder.is_asked):
+        kept = self.guest.kept(known)
+        if kept is not None and not (self._is_cut or self._parted or self.guest.is_asking):
             with contextlib.suppress(OSError):  # it cannot be known, so it is kept
                 # The kernel may still have to deliver what was left when a connection was closed.
                 return await asyncio.to_thread(namespaces.open_connections, self._pins) <= kept
-        self._relay.probe()
+        self.guest.probe()
         self._close_ready()
         return False
 
@@ -186,7 +181,7 @@ class Link(Cable):
         Raises:
             OSError: The link's namespaces are gone.
         """
-        return self._relay.flows() + await asyncio.to_thread(namespaces.dialled_flows, self._pins)
+        return self.guest.flows() + await asyncio.to_thread(namespaces.dialled_flows, self._pins)
 
     def unanswered_s(self, *, by_guest: bool = True) -> float | None:
         """Return how long ago a client or the guest asked what has not been answered; None if nothing.
@@ -197,7 +192,7 @@ class Link(Cable):
         Raises:
             OSError: The kernel cannot list connections, or the link is closed.
         """
-        return unanswered_s(self._diag, relayed=by_guest or self._relay.owes_servers)
+        return unanswered_s(self._diag, relayed=by_guest or self.guest.owes_servers)
 
     async def reset_connections(self, gone: Iterable[Flow] = ()) -> None:
         """Reset every TCP connection between the guest and the outside.
@@ -210,7 +205,7 @@ class Link(Cable):
         Raises:
             OSError: The link's namespaces are gone.
         """
-        self._relay.reset()
+        self.guest.reset()
         flows = list(gone)
         if flows:
             raw = await asyncio.to_thread(namespaces.challenger, self._pins)
@@ -232,8 +227,7 @@ class Link(Cable):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._forget_inspected()
-        await self._relay.aclose()
-        await self._forwarder.aclose()
+        await self.guest.aclose()
         self._counters.close()
         self._diag.close()
         self._close_ready()

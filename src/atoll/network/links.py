@@ -7,18 +7,13 @@ import contextlib
 import errno
 import secrets
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Collection, Coroutine
 from pathlib import Path
 
-from atoll.host import is_this_host
 from atoll.network import namespaces
-from atoll.network.dnsclient import Nameservers
-from atoll.network.egress import Outside
 from atoll.network.link import Link
 from atoll.network.namespaces import OuterSockets, Pins
-from atoll.network.resolver import Resolver
-from atoll.network.resolvers import HostNameservers
-from atoll.network.upstream import PROXY_TIMEOUT_S
+from atoll.network.relay import Relay
 
 SPARES = 2
 # A short-term shortage in this process; what it asked for exists all the same.
@@ -31,25 +26,12 @@ class Links:
 
     Args:
         pins: An existing directory, in this process's mount namespace, where namespaces are pinned.
-        is_own: Whether an address is one of this host's own, which no rule opens.
-        nameservers: Returns the nameservers for the guests' questions; None means the host's own.
-        proxy_timeout_s: How long an upstream proxy may take to connect.
-
-    Attributes:
-        outside: What all guests have in common on their way out.
+        relay: Carries what their guests send and receive.
     """
 
-    def __init__(
-        self,
-        pins: Path,
-        *,
-        is_own: Callable[[str], bool] = is_this_host,
-        nameservers: Nameservers | None = None,
-        proxy_timeout_s: float = PROXY_TIMEOUT_S,
-    ) -> None:
+    def __init__(self, pins: Path, relay: Relay) -> None:
         self._directory = pins
-        self._nameservers = nameservers or HostNameservers()
-        self.outside = Outside(Resolver(self._nameservers), is_own, proxy_timeout_s)
+        self._relay = relay
         self._links: dict[str, Link] = {}
         self._spares: deque[Link] = deque()
         self._making: set[str] = set()
@@ -58,15 +40,18 @@ class Links:
         self._closed = False
 
     async def start(self) -> None:
-        """Begin to keep links ready."""
+        """Start the relay, and begin to keep links ready."""
+        with contextlib.suppress(OSError):  # it has told why, and tries on
+            await self._relay.start()
         self._fill()
 
     async def take(self) -> Link:
         """Return a new link with policy ``"internet"``: a ready one, or one made now, in a few milliseconds.
 
         Raises:
-            OSError: The kernel refused it; nothing is left.
+            OSError: The kernel refused it, or the relay does not run; nothing is left.
         """
+        await self._relay.start()
         link = self._spares.popleft() if self._spares else await self._make()
         self._links[link.link_id] = link
         self._fill()
@@ -90,10 +75,6 @@ class Links:
         link = self._link(link_id, sockets, adopted=True)
         self._links[link_id] = link
         return link
-
-    def forget_names(self) -> None:
-        """Resolve every name anew from now on."""
-        self.outside.resolver.forget()
 
     def sweep(self, keep: Collection[str]) -> list[str]:
         """Remove the pins of all links except those in ``keep`` and those that this process has open.
@@ -120,6 +101,7 @@ class Links:
         for link in list(self._links.values()):
             await link.leave()
         self._links.clear()
+        await self._relay.aclose()
 
     async def _make(self) -> Link:
         link_id = secrets.token_hex(6)
@@ -140,8 +122,7 @@ class Links:
             link_id,
             self._pins(link_id),
             sockets,
-            outside=self.outside,
-            nameservers=self._nameservers,
+            relay=self._relay,
             closed=self._forget,
             adopted=adopted,
         )

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from atoll.errors import EdgeError
-from atoll.network.resolver import ResolveError
+from atoll.network.relay import RelayError
 from atoll.policy import plain_host
 from atoll.types import EgressVerdict
 
 if TYPE_CHECKING:
-    from atoll.network.egress import Outside
     from atoll.network.inspection import Grant, Inspection
+    from atoll.network.relay import Relay
 
 
 async def ask_about(
     inspection: Inspection,
-    outside: Outside,
+    relay: Relay,
     grant: Grant | None,
     request: Mapping[str, Any],
     host: str,
@@ -29,7 +29,7 @@ async def ask_about(
 
     Args:
         inspection: The edge.
-        outside: Resolves the name as for a guest's connection.
+        relay: Resolves the name as for a guest's connection.
         grant: The rules; None is everything public, without rules.
         request: As the edge reads it.
         host: A name, or an address.
@@ -39,21 +39,18 @@ async def ask_about(
         EdgeError: The edge does not answer.
     """
     name = plain_host(host)
-    if name is None:
-        verdict = await inspection.judge(grant, _destination(outside, "", port, [host]), request)
-    else:
-        verdict = await inspection.judge(grant, _destination(outside, name, port, []), request)
-        if verdict is None:
-            try:
-                addresses = await outside.resolver.addresses(name)
-            except ResolveError as error:
-                return EgressVerdict(action="deny", reason=str(error))
-            verdict = await inspection.judge(grant, _destination(outside, name, port, addresses), request)
+    verdict = None
+    if name is not None:
+        verdict = await inspection.judge(grant, {"name": name, "port": port, "addresses": []}, request)
+    if verdict is None:
+        try:
+            known = (await relay.ask({"op": "resolve", "name": name or host}))["addresses"]
+        except RelayError as error:
+            return EgressVerdict(action="deny", reason=str(error))
+        except (OSError, TimeoutError) as error:
+            raise EdgeError(f"the relay resolves no names now: {error}") from error
+        destination = {"name": name or "", "port": port, "addresses": known}
+        verdict = await inspection.judge(grant, destination, request)
     if verdict is None:
         raise EdgeError("the process that judges requests asks for addresses that it has")
     return verdict
-
-
-def _destination(outside: Outside, name: str, port: int, addresses: list[str]) -> dict[str, Any]:
-    known = [{"address": address, "own": outside.owns(address)} for address in addresses]
-    return {"name": name, "port": port, "addresses": known}

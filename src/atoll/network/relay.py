@@ -1,356 +1,364 @@
-"""Accepts the guest's TCP connections in the outer namespace and connects them from the host."""
+"""The relay: the process that carries what guests send and receive, and decides about it."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import logging
+import os
 import socket
-import struct
-from collections.abc import Collection, Coroutine
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
-from atoll.network.acceptor import Acceptor
-from atoll.network.connection import Connection, Kept, connect
-from atoll.network.data_watch import DataWatch
-from atoll.network.egress import Egress
-from atoll.network.flows import Flow
-from atoll.network.gate import Gate, Passage
-from atoll.network.pace import Pace
-from atoll.network.room import Room
-from atoll.network.splice import Splice, tune
-from atoll.policy import Verdict
+import msgspec
 
-MAX_CONNECTIONS = 1024
-# From this number on, guests are asked about connections that perhaps only the server still has.
-ASK_FROM = 128
-_ASK_S = 5.0
-# A browser opens a few hundred at once. A guest that opens this many all the time would delay other guests in
-# this process.
-CONNECTIONS_PER_S = 250
-CONNECTIONS_AT_ONCE = 512
+from atoll.host import Program, RunProgramError, start_program
+from atoll.network.channel import Channel, Message, in_memory, read_document
+from atoll.types import from_json
 
-_SO_ORIGINAL_DST = 80
-# The edge tells the connections of all sandboxes apart by these.
-_numbers = itertools.count(1)
+PROTOCOL = 1
+# It answers within a millisecond. One that does not is stuck, and another one takes its place.
+_CALL_S = 5.0
+_ASK_S = 30.0
+_READY_S = 10.0
+_PAUSES_S = (0.0, 0.1, 0.5, 1.0, 2.0, 5.0)
+_CALM_S = 30.0
+_LOOK_S = 1.0
+_BACKLOG = 16
+_LONGEST_BYTES = 64 << 10
+_log = logging.getLogger(__name__)
 
 
-class Inspector(Protocol):
-    """Judges the requests of connections."""
+@dataclass(frozen=True)
+class RelayProgram:
+    """How the relay is started.
 
-    async def take(self, connection: Connection) -> socket.socket:
-        """Return the end of a connection to the inspector, which decides what of it goes on.
+    Args:
+        argv: Returns the program and its arguments.
+        socket: Where it listens.
+        started: Called with the process's pid and start time before it is told anything. An OSError ends it.
+    """
+
+    argv: Callable[[], tuple[str, ...]]
+    socket: Path
+    started: Callable[[int, int], None] = lambda *_: None
+
+
+class Carried(Protocol):
+    """A guest that the relay carries."""
+
+    def introduce(self) -> None:
+        """Tell a relay that has just started everything about it.
 
         Raises:
-            OSError: It takes none; the connection must not go on.
+            OSError: The relay is gone again.
         """
 
-    def judge_by(self, connection: Connection) -> None:
-        """Judge the further requests of a connection by the rules that it keeps now."""
+    def heard(self, message: Message) -> None:
+        """Do what the relay says about it."""
+
+
+class RelayError(OSError):
+    """The relay refuses what it was asked for."""
 
 
 class Relay:
-    """The relay of one sandbox. A connection's listener tells which sandbox it is from.
+    """Runs the relay of a home. While it does not run, nothing passes, and connections wait to be accepted.
 
-    It never ends a connection by itself, because a guest may be suspended for days. A connection that it
-    gives up is reset. ``data_watch`` notices what comes on connections that are held.
+    Its guests are told to every new one. What they are meant to be they keep themselves.
 
     Args:
-        listener: The socket in the outer namespace that gets all TCP of the guest; the relay owns it from now on.
-        egress: Decides about each connection.
+        program: How it is started.
+        settings: Returns what it must know of this host.
     """
 
-    def __init__(self, listener: socket.socket, egress: Egress) -> None:
-        self.inspector: Inspector | None = None
-        self._egress = egress
-        self._splices: dict[Splice, Connection] = {}
-        self.data_watch = DataWatch(self._splices, self._may_live)
-        self._connecting: dict[asyncio.Task[Splice], Connection] = {}
-        self._held = self._probing = False
-        self._refused: dict[socket.socket, Flow | None] = {}
-        self._asking: asyncio.TimerHandle | None = None
-        self._room = Room()
-        self._loop = asyncio.get_running_loop()
-        self._acceptor = Acceptor(listener, self._take, Pace(CONNECTIONS_PER_S, CONNECTIONS_AT_ONCE))
+    def __init__(self, program: RelayProgram, settings: Callable[[], Message]) -> None:
+        self._program = program
+        self._settings = settings
+        self._guests: dict[str, Carried] = {}
+        self._ids = itertools.count(1)
+        self._calls: socket.socket | None = None
+        self._channel: Channel | None = None
+        self._asked: dict[int, asyncio.Future[Message]] = {}
+        self._running: asyncio.Task[None] | None = None
+        self._ready = asyncio.Event()
+        self._stuck = asyncio.Event()
+        self._known: Message | None = None
+        self.on_ready: Callable[[], None] = lambda: None
 
-    def flows(self) -> list[Flow]:
-        """Return the connections that are open now."""
-        return [connection.flow for connection in self._connections()]
-
-    def kept(self, known: Collection[Flow]) -> int | None:
-        """How many of the guest's connections it would only reset; None if it has others.
-
-        Args:
-            known: The connections that are reset if this relay ends. It must not end with any other.
-        """
-        flows = [*(each.flow for each in self._splices.values()), *self._refused.values()]
-        if self._connecting or self._acceptor.has_waiting or not all(flow in known for flow in flows):
-            return None
-        if not all(splice.is_over for splice in self._splices):
-            return None
-        return len(self._refused) + sum(not splice.guest_is_gone for splice in self._splices)
-
-    @property
-    def owes_servers(self) -> bool:
-        """Whether something that the guest has sent, or a connection that it wants, has not got out yet."""
-        return bool(self._connecting) or any(splice.owes_remote() for splice in self._splices)
-
-    def probe(self) -> None:
-        """Ask the servers until ``release`` whether they still know the connections, see ``Splice.probe``."""
-        self._probing = True
-        for splice in self._splices:
-            splice.probe(True)
-
-    async def dial(self, connection_id: str) -> socket.socket:
-        """Connect to where an inspected connection leads now. The caller owns the socket.
+    async def start(self) -> None:
+        """Start it, and return when it is ready. Idempotent.
 
         Raises:
-            PermissionError: The policy does not allow it any more.
-            OSError: The connection has ended, or nothing answers there.
-            TimeoutError: Nothing answered in time.
+            OSError: It does not start. Attempts go on.
         """
-        found = (one for one in self._connections() if one.connection_id == connection_id)
-        connection = next(found, None)
-        if connection is None or connection.kept is None:
-            raise ConnectionAbortedError("the connection has ended")
-        verdict, address = await self._egress.decide(connection.destination)
-        if verdict.action in ("deny", "unplug"):
-            raise PermissionError(verdict.reason)
-        if _kept_by(verdict) != connection.kept:
-            raise PermissionError("the name leads elsewhere now, where other rules decide")
-        if self._egress.proxy_for(connection.destination) != connection.via:
-            raise PermissionError("the policy has another proxy for it now")
-        return await connect(self._egress, connection, address, verdict)
-
-    def reset_inspected(self) -> None:
-        """Reset the connections that pass through the edge. A held relay does so at release."""
-        for connection in self._splices.values():
-            connection.is_broken |= connection.kept is not None
-        self._reset_broken()
-
-    def reset_connection(self, connection_id: str) -> None:
-        """Reset a connection that the edge has given up. A held relay does so at release."""
-        for connection in self._connections():
-            connection.is_broken |= connection.connection_id == connection_id
-        self._reset_broken()
-
-    def judge_again(self) -> None:
-        """Reset the connections that the policy does not allow any more. A held relay does so at release."""
-        if self._held:
-            # The edge cuts what it has no new rules for, and most may go on.
-            for connection in self._connections():
-                self._may_live(connection)
-            return
-        for task, connection in list(self._connecting.items()):
-            if not self._may_live(connection):
-                task.cancel()
-        for splice, connection in list(self._splices.items()):
-            if not self._may_live(connection):
-                splice.reset()
-
-    def hold(self) -> None:
-        """Pass no bytes until ``release``; connections stay open."""
-        self._held = True
-        for splice in self._splices:
-            splice.hold()
-        self.data_watch.hold()
-
-    def release(self) -> None:
-        """Undo ``hold``."""
-        self._held = False
-        self.data_watch.release()
-        self._close_refused()
-        # Not when the policy was set: a sleeping guest does not receive a reset.
-        self.judge_again()
-        probing, self._probing = self._probing, False
-        for splice in list(self._splices):
-            if probing:
-                splice.probe(False)
-            splice.start()
-
-    def reset(self) -> None:
-        """Reset every connection, at both ends."""
-        self._close_refused()
-        for task in self._connecting:
-            task.cancel()
-        self._connecting.clear()
-        for splice in list(self._splices):
-            splice.reset()
+        if self._running is None:
+            self._running = asyncio.create_task(self._keep_running())
+        try:
+            async with asyncio.timeout(_READY_S):
+                await self._ready.wait()
+        except TimeoutError:
+            raise OSError("the relay does not start: see the supervisor's log") from None
 
     async def aclose(self) -> None:
-        """Reset every connection and accept no new ones."""
-        self._acceptor.close()
-        if self._asking:
-            self._asking.cancel()
-        connecting = list(self._connecting)
-        self.reset()
-        await asyncio.gather(*connecting, return_exceptions=True)
-        self._close_refused()
+        """End it. Its connections are reset."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
 
-    def _reset_broken(self) -> None:
-        if self._held:
-            return
-        for task, connection in list(self._connecting.items()):
-            if connection.is_broken:
-                task.cancel()
-        for splice, connection in list(self._splices.items()):
-            if connection.is_broken:
-                splice.reset()
+    def enter(self, link_id: str, guest: Carried) -> None:
+        """Carry a guest from now on."""
+        self._guests[link_id] = guest
+        if self._ready.is_set():
+            with contextlib.suppress(OSError):  # the next one is told all
+                guest.introduce()
 
-    def _connections(self) -> list[Connection]:
-        return [*self._splices.values(), *self._connecting.values()]
+    def leave(self, link_id: str) -> None:
+        """Carry a guest no more. Its connections are reset. Idempotent."""
+        if self._guests.pop(link_id, None) is not None:
+            with contextlib.suppress(OSError):
+                self.call({"op": "unlink", "link": link_id})
 
-    def _take(self, guest: socket.socket, peer: tuple[str, int]) -> None:
-        if len(self._splices) >= ASK_FROM and not self._asking:
-            self._ask(wanted=True)
-            self._asking = self._loop.call_later(_ASK_S, self._ask_no_more)
+    def call(self, message: Message, *, document: object = None, fds: Sequence[int] = ()) -> Message:
+        """Have the relay do something, and return its answer. It takes a moment, in which nothing else goes on.
+
+        Args:
+            message: What it shall do.
+            document: What does not fit into a message.
+            fds: Descriptors that it gets copies of.
+
+        Raises:
+            RelayError: It refuses.
+            OSError: It does not run. The next one is told everything of each guest.
+        """
+        if self._calls is None:
+            raise ConnectionError("the relay does not run")
+        content = None if document is None else in_memory(document)
         try:
-            tune(guest)
-            flow = Flow(peer[1], *_original_destination(guest))
+            passed = [*fds, *(() if content is None else (content,))]
+            data = msgspec.json.encode({**message, "id": next(self._ids)})
+            socket.send_fds(self._calls, [data], passed)
+            data, received, _, _ = socket.recv_fds(self._calls, _LONGEST_BYTES + 1, 1)
         except OSError:
-            return self._refuse(guest, None)
-        if len(self._splices) + len(self._connecting) >= MAX_CONNECTIONS:
-            return self._refuse(guest, flow)
-        destination = self._egress.destination(flow.address, flow.port)
-        verdict = self._egress.at_once(destination)
-        connection = Connection(f"c{next(_numbers)}", flow, destination, flow.address)
-        connection.via = self._egress.proxy_for(destination)
-        if verdict is not None and verdict.action in ("deny", "unplug"):
-            self._egress.note(verdict, destination.host, destination.port, "tcp")
-            return self._end(guest, flow, verdict)
-        return self._make(self._lead(guest, connection, verdict), guest, connection)
+            self._give_up()
+            raise
+        finally:
+            if content is not None:
+                os.close(content)
+        return self._answer(data, received)
 
-    def _make(
-        self, work: Coroutine[None, None, Splice], guest: socket.socket, connection: Connection
-    ) -> None:
-        task = self._loop.create_task(work)
-        self._connecting[task] = connection
-        # Not in the task itself: a task that is cancelled early never runs, and the guest's end would stay
-        # open.
-        task.add_done_callback(lambda connected: self._on_connected(guest, connection.flow, connected))
+    async def ask(self, message: Message) -> Message:
+        """Ask the relay for something that takes it a while.
 
-    async def _lead(self, guest: socket.socket, connection: Connection, verdict: Verdict | None) -> Splice:
-        """Connect to where a connection leads. The verdict is None if a name must be resolved for it."""
-        destination = connection.destination
-        if verdict is None:
-            verdict, connection.address = await self._egress.decide(destination)
-        self._egress.note(verdict, destination.host, destination.port, "tcp")
-        if verdict.action == "inspect":
-            return await self._inspect(guest, connection, _kept_by(verdict))
-        if verdict.action != "allow":
-            raise _RefusedError(verdict)
-        remote = await connect(self._egress, connection, connection.address, verdict)
-        splice = self._splice(guest, remote)
-        if destination.name is not None and self._egress.looks_into(destination.name):
-            gate = Gate(
-                guest, remote, destination.name, lambda way, sent: self._passed(splice, verdict, way, sent)
-            )
-            splice.close_gate(gate)
-        return splice
+        Raises:
+            RelayError: It refuses, or cannot.
+            OSError: It does not run.
+            TimeoutError: It does not answer in time.
+        """
+        if self._channel is None:
+            raise ConnectionError("the relay does not run")
+        number = next(self._ids)
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        try:
+            self._channel.send({**message, "id": number})
+            async with asyncio.timeout(_ASK_S):
+                return _checked(await answer)
+        finally:
+            self._asked.pop(number, None)
 
-    def _splice(self, guest: socket.socket, remote: socket.socket) -> Splice:
-        splice = Splice(guest, remote, self._room, lambda: self._forget(splice))
-        return splice
+    def send(self, message: Message, fd: int | None = None) -> None:
+        """Tell it something, with a descriptor that is closed here. What does not get there, ended with it."""
+        if self._channel is None:
+            if fd is not None:
+                os.close(fd)
+            return
+        with contextlib.suppress(OSError):
+            self._channel.send(message, fd)
 
-    async def _inspect(
-        self, guest: socket.socket, connection: Connection, kept: Kept, sent: bytes = b""
-    ) -> Splice:
-        if self.inspector is None:
-            raise _RefusedError(Verdict("deny", reason="the process that judges requests does not run"))
-        connection.kept = kept
-        inspector = await self.inspector.take(connection)
-        inspector.send(sent)
-        return self._splice(guest, inspector)
+    def _answer(self, data: bytes, fds: list[int]) -> Message:
+        if not data:
+            self._give_up()
+            raise ConnectionError("the relay ended")
+        try:
+            answer = from_json(data)
+            if fds:
+                answer["content"] = read_document(fds.pop())
+        except (ValueError, TypeError) as error:
+            self._give_up()
+            raise ConnectionError(f"the relay answers what means nothing: {error}") from None
+        finally:
+            for fd in fds:
+                os.close(fd)
+        return _checked(answer)
 
-    def _passed(self, splice: Splice, verdict: Verdict, way: Passage, sent: bytes) -> None:
-        """Go on after the first bytes of a guest told what it speaks. Some may have been sent on already."""
-        if way == "pass":
-            return splice.open_gate()
-        connection = self._splices[splice]
-        destination = connection.destination
-        guest = splice.give_back() if way == "inspect" else None
-        if guest is None:
-            denied = Verdict("deny", verdict.rule, reason=f"it does not ask for {destination.name}")
-            self._egress.note(denied, destination.host, destination.port, "tcp")
-            return splice.reset()
-        self._forget(splice)
-        # Not by the verdict of before: the policy may have changed since.
-        now = self._egress.again(destination, connection.address)
-        kept = _kept_by(now)
-        return self._make(self._inspect(guest, connection, kept, sent), guest, connection)
+    def _give_up(self) -> None:
+        """Another one takes its place: it is gone, or will not answer any more."""
+        if self._calls is not None:
+            self._calls.close()
+            self._calls = None
+        self._ready.clear()
+        self._stuck.set()
 
-    def _on_connected(self, guest: socket.socket, flow: Flow, task: asyncio.Task[Splice]) -> None:
-        connection = self._connecting.pop(task, None)
-        if task.cancelled():
-            return self._refuse(guest, flow)
-        if error := task.exception():
-            return self._end(guest, flow, error.verdict if isinstance(error, _RefusedError) else None)
-        splice = task.result()
-        if connection is None:
-            return splice.reset()
-        self._splices[splice] = connection
-        if self._held:
-            self.data_watch.add(splice)
+    async def _keep_running(self) -> None:
+        failures = 0
+        while True:
+            await asyncio.sleep(_PAUSES_S[min(failures, len(_PAUSES_S) - 1)])
+            began_s = time.monotonic()
+            try:
+                await self._run_once()
+            except (OSError, RunProgramError, TimeoutError) as error:
+                _log.error("the relay cannot run: %s", error)
+            failures = 1 if time.monotonic() - began_s > _CALM_S else failures + 1
+
+    async def _run_once(self) -> None:
+        self._stuck.clear()
+        listener = _listener(self._program.socket)
+        with listener:
+            fd = listener.fileno()
+            program = start_program((*self._program.argv(), "-listen", str(fd)), pass_fds=(fd,), env={})
+        try:
+            self._program.started(program.pid, program.start_ticks)
+            self._connect()
+            await self._greet()
+            await self._serve(program)
+        finally:
+            await self._end(program)
+
+    def _connect(self) -> None:
+        ours = _connected(self._program.socket)
+        self._channel = Channel(ours, self._on_message, self._stuck.set)
+        self._calls = _connected(self._program.socket)
+        self._calls.settimeout(_CALL_S)
+
+    async def _greet(self) -> None:
+        async with asyncio.timeout(_READY_S):
+            hello = asyncio.ensure_future(self.ask({"op": "hello", "protocol": PROTOCOL}))
+            stuck = asyncio.ensure_future(self._stuck.wait())
+            try:
+                await asyncio.wait({hello, stuck}, return_when=asyncio.FIRST_COMPLETED)
+                if not hello.done():
+                    raise OSError("it ended before it was ready")
+                answer = hello.result()
+            finally:
+                hello.cancel()
+                stuck.cancel()
+        _log.info("the relay runs, confined by %s", ", ".join(answer.get("confined", ())) or "nothing")
+        self._known = None
+        self._tell_settings()
+        for guest in list(self._guests.values()):
+            guest.introduce()
+        self._ready.set()
+        self.on_ready()
+
+    def _tell_settings(self) -> None:
+        settings = self._settings()
+        if settings != self._known:
+            self.call({"op": "settings"}, document=settings)
+            self._known = settings
+
+    async def _serve(self, program: Program) -> None:
+        dying = asyncio.ensure_future(program.wait())
+        stuck = asyncio.ensure_future(self._stuck.wait())
+        try:
+            while not (dying.done() or stuck.done()):
+                await asyncio.wait({dying, stuck}, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+                self._tell_settings()
+            _log.warning("the relay ended; the connections of all guests are reset")
+        finally:
+            for task in (dying, stuck):
+                task.cancel()
+
+    async def _end(self, program: Program) -> None:
+        self._ready.clear()
+        for asked in self._asked.values():
+            asked.cancel()
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        if self._calls is not None:
+            self._calls.close()
+            self._calls = None
+        await program.kill()
+        self._program.socket.unlink(missing_ok=True)
+
+    def _on_message(self, message: Message) -> None:
+        try:
+            self._handle(message)
+        except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
+            _log.error("the relay sent a message that means nothing: %r", error)
+
+    def _handle(self, message: Message) -> None:
+        op = message["op"]
+        if op == "answer":
+            answer = self._asked.get(message["id"])
+            if answer is not None and not answer.done():
+                answer.set_result(message)
+        elif op == "log":
+            _log.warning("the relay: %s", str(message["text"])[:1000])
         else:
-            splice.start()
-        return None
-
-    def _may_live(self, connection: Connection) -> bool:
-        if connection.is_broken or connection.via != self._egress.proxy_for(connection.destination):
-            return False
-        verdict = self._egress.again(connection.destination, connection.address)
-        if connection.kept is None or verdict.action in ("deny", "unplug"):
-            return verdict.action == "allow"
-        kept = _kept_by(verdict)
-        connection.kept = kept
-        if self.inspector is not None:
-            self.inspector.judge_by(connection)
-        return verdict.action == "inspect" or bool(kept.own)
-
-    def _end(self, guest: socket.socket, flow: Flow, verdict: Verdict | None) -> None:
-        self._refuse(guest, flow)
-        if verdict is not None and verdict.action == "unplug":
-            self._egress.unplug(verdict.reason)
-
-    def _ask_no_more(self) -> None:
-        # A later question would be taken for traffic for which a paused guest must wake.
-        self._asking = None
-        self._ask(wanted=False)
-
-    def _ask(self, *, wanted: bool) -> None:
-        for splice in list(self._splices):
-            splice.ask(wanted)
-
-    def _refuse(self, guest: socket.socket, flow: Flow | None) -> None:
-        if self._held:
-            # A reset is sent once. A sleeping guest would miss it, and then wait for ever after it wakes.
-            self._refused[guest] = flow
-        else:
-            guest.close()
-
-    def _close_refused(self) -> None:
-        for guest in self._refused:
-            guest.close()
-        self._refused.clear()
-
-    def _forget(self, splice: Splice) -> None:
-        self.data_watch.forget(splice)
-        self._splices.pop(splice, None)
+            guest = self._guests.get(message["link"])
+            if guest is not None:
+                guest.heard(message)
 
 
-def _kept_by(verdict: Verdict) -> Kept:
-    """The rules by which the edge judges a connection with this verdict."""
-    return Kept() if verdict.ceiling else Kept(verdict.deciding, verdict.above)
+def cut_at(path: Path, link_id: str) -> None:
+    """Have a relay pass nothing of a guest any more, without its supervisor. When it returns, the last byte has passed.
+
+    Args:
+        path: Where the relay listens.
+
+    Raises:
+        OSError: It does not run, does not answer, or refuses.
+    """
+    with _connected(path) as calls:
+        calls.settimeout(_CALL_S)
+        calls.send(msgspec.json.encode({"op": "cut", "link": link_id, "id": 1}))
+        data = calls.recv(_LONGEST_BYTES)
+        if not data:
+            raise ConnectionError("the relay ended")
+        _checked(from_json(data))
 
 
-class _RefusedError(Exception):
-    """The policy refuses a connection."""
-
-    def __init__(self, verdict: Verdict) -> None:
-        super().__init__(verdict.reason)
-        self.verdict = verdict
+def _checked(answer: Message) -> Message:
+    if error := answer.get("error"):
+        raise RelayError(str(error)[:1000])
+    return answer
 
 
-def _original_destination(guest: socket.socket) -> tuple[str, int]:
-    data = guest.getsockopt(socket.SOL_IP, _SO_ORIGINAL_DST, 16)
-    port, address = struct.unpack_from(">2xH4s", data)
-    return socket.inet_ntoa(address), port
+def _listener(path: Path) -> socket.socket:
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        with _short(path) as short:
+            listener.bind(short)
+        listener.listen(_BACKLOG)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _connected(path: Path) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        with _short(path) as short:
+            made.connect(short)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+@contextlib.contextmanager
+def _short(path: Path) -> Iterator[str]:
+    """A path of a socket that is short enough for the kernel, wherever it lies."""
+    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{directory}/{path.name}"
+    finally:
+        os.close(directory)

@@ -21,7 +21,7 @@ from atoll.policy.proxies import (
 from atoll.policy.ranges import CLOSED, closed, plain, touches_closed
 from atoll.policy.schema import schema
 from atoll.policy.shadow import shadowed
-from atoll.policy.spelling import spelled_out
+from atoll.policy.spelling import proxy_document, spelled_out
 from atoll.policy.suggest import Suggestion, suggest
 from atoll.policy.text import policy_from_json, policy_from_text, policy_from_toml, to_toml
 
@@ -53,6 +53,7 @@ __all__ = [
     "policy_from_toml",
     "policy_of",
     "proxy_address",
+    "proxy_document",
     "rule_name",
     "sandbox_ref",
     "schema",

@@ -67,6 +67,13 @@ def login_of(proxy: UpstreamProxy) -> tuple[str, str | None]:
     return f"{found['scheme']}://{user}{found['host'].lower()}:{found['port']}", found["password"]
 
 
+def with_plain_host(proxy: UpstreamProxy) -> str:
+    """Return the URL of a proxy with its name in ASCII."""
+    found = _found(proxy.url)
+    begin, end = found.span("host")
+    return proxy.url[:begin] + (plain_host(found["host"]) or found["host"]) + proxy.url[end:]
+
+
 def is_sealed(proxy: UpstreamProxy) -> bool:
     """Whether the password of a proxy is the sealed one that is stored."""
     password = _found(proxy.url)["password"]

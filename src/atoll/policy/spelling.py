@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from atoll.policy.hosts import plain_pattern
+from atoll.policy.proxies import with_plain_host
 from atoll.policy.ranges import network_of
-from atoll.types import Policy
+from atoll.types import Policy, UpstreamProxy
 
 
 def spelled_out(policy: Policy) -> dict[str, Any]:
@@ -30,6 +31,15 @@ def spelled_out(policy: Policy) -> dict[str, Any]:
         "observe": policy.mode == "observe",
         "passthrough": _names(policy.passthrough),
         "proxy": None if proxy is None else {"hosts": _names(proxy.hosts)},
+    }
+
+
+def proxy_document(proxy: UpstreamProxy) -> dict[str, Any]:
+    """Return a proxy as who connects through it reads it: its host in ASCII, and ranges in one form."""
+    return {
+        "url": with_plain_host(proxy),
+        "hosts": _names(proxy.hosts),
+        "addresses": [str(network_of(text)) for text in proxy.addresses],
     }
 
 

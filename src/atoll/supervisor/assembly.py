@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from atoll.engines import Engine
     from atoll.host import CgroupRoot, CpuLatency, Home
     from atoll.images import Images
-    from atoll.network import Inspection, Links
+    from atoll.network import Inspection, Links, Relay
     from atoll.snapshots import ImageRoots, Layers
     from atoll.types import Limits
 
@@ -115,6 +115,7 @@ class Rooms:
     images: Images
     layers: Layers
     image_roots: ImageRoots
+    relay: Relay
     links: Links
     cgroups: CgroupRoot | None
     nameserver: str
@@ -277,7 +278,7 @@ def _egress(rooms: Rooms, state: State, tenants: Tenants) -> EgressControl:
         decisions=state.decisions,
         alarms=state.alarms,
         inspection=rooms.inspection,
-        outside=rooms.links.outside,
+        relay=rooms.relay,
         registries=rooms.registries,
     )
 

@@ -4,8 +4,9 @@ Clients run it when the supervisor of a home does not answer. It cuts the networ
 marks, so that the supervisor keeps the sandboxes unplugged when it goes on, or the next one does. It prints what it
 has done, as JSON. It asks nobody: the rows, the namespaces and the control groups are enough.
 
-It also ends the edge, which may have taken what it has not sent on yet. All connections through the edge are reset,
-those of other sandboxes too, and the supervisor starts another edge when it goes on.
+It tells the relay, which goes on without the supervisor, and ends one that does not answer. It also ends the edge,
+which may have taken what it has not sent on yet. All connections through what ends are reset, those of other sandboxes
+too, and the supervisor starts another one when it goes on.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ import msgspec
 
 from atoll.engines import engine_kind
 from atoll.errors import AtollError, HostError, SandboxNotFoundError
-from atoll.host import CgroupRoot, Home, cgroup_root, end_edge, find_holder, join_holder, write_atomically
-from atoll.network import cut, pins_of
+from atoll.host import CgroupRoot, Home, cgroup_root, end_program, find_holder, join_holder, write_atomically
+from atoll.network import cut, cut_at, pins_of
 from atoll.protocol import EmergencyUnplugged, error_body
 from atoll.supervisor.state.database import read_without_owner
 from atoll.supervisor.state.paths import Paths
@@ -95,11 +96,19 @@ class Emergency:
         done = 0
         for link_id in link_ids if self._lives else ():
             try:
+                self._cut_at_relay(link_id)
                 cut(pins_of(self._home.pins, link_id))
                 done += 1
-            except OSError as error:
+            except (OSError, HostError) as error:
                 problems.append(f"its network {link_id} cannot be cut: {error}")
         return row.state in _ASLEEP or not self._lives or (done > 0 and done == len(link_ids))
+
+    def _cut_at_relay(self, link_id: str) -> None:
+        """Have the relay send nothing on that it has taken already."""
+        try:
+            cut_at(self._home.run / "relay.sock", link_id)
+        except OSError:
+            end_program(self._home, "relay")
 
     def _end_edge(
         self, rows: Sequence[SandboxRow], are_cut: dict[str, bool], problems: dict[str, list[str]]
@@ -108,7 +117,7 @@ class Emergency:
         if not self._lives or not rows:
             return
         try:
-            end_edge(self._home)
+            end_program(self._home, "edge")
         except HostError as error:
             for row in rows:
                 are_cut[row.sandbox_id] = False

@@ -20,13 +20,23 @@ from atoll.host import (
     edge_path,
     find_holder,
     is_mapped,
-    note_edge,
+    note_program,
     open_cpu_latency,
     registry_hosts,
+    relay_path,
     replace_holder,
 )
 from atoll.images import Images, PullSettings, Stacking, ready_base
-from atoll.network import GATEWAY_ADDRESS, EdgeProgram, Inspection, Links, can_shape
+from atoll.network import (
+    GATEWAY_ADDRESS,
+    EdgeProgram,
+    HostSettings,
+    Inspection,
+    Links,
+    Relay,
+    RelayProgram,
+    can_shape,
+)
 from atoll.policy import CLOSED
 from atoll.secrets import home_authority
 from atoll.snapshots import ImageRoots, Layers
@@ -42,8 +52,8 @@ from atoll.supervisor.storage.trust import host_bundle
 from atoll.supervisor.system import System
 
 _HOLDER_LOOK_S = 1.0
-# Nobody's: the edge can then signal and read no process of the home, and none of its files.
-_EDGE_UID = 65_533
+# Nobody's: the relay and the edge can then signal and read no process of the home, and none of its files.
+_RELAY_UID, _EDGE_UID = 65_532, 65_533
 _log = logging.getLogger(__name__)
 
 
@@ -114,6 +124,7 @@ def _real_rooms(home: Home, settings: Settings, disks: DiskKind, complete: bool)
         flags = settings.engine_flags.split() if is_current else ()
         return engine_kind(name).make(program, cgroups, flags)
 
+    relay = Relay(_relay_program(home), HostSettings())
     return Rooms(
         engine=engines_by_version(programs, make),
         engine_type=lambda name: engine_kind(name).engine_type,
@@ -126,8 +137,9 @@ def _real_rooms(home: Home, settings: Settings, disks: DiskKind, complete: bool)
         ),
         layers=Layers(home.layers, complete),
         image_roots=ImageRoots(complete=complete),
-        links=Links(home.pins),
-        inspection=Inspection(_edge_program(home)),
+        relay=relay,
+        links=Links(home.pins, relay),
+        inspection=Inspection(_edge_program(home), relay),
         registries=PackageRegistries(lambda: registry_hosts(os.environ, settings.package_hosts)),
         authority=lambda: home_authority(home.authority).certificate,
         cgroups=cgroups,
@@ -140,6 +152,14 @@ def _real_rooms(home: Home, settings: Settings, disks: DiskKind, complete: bool)
     )
 
 
+def _relay_program(home: Home) -> RelayProgram:
+    return RelayProgram(
+        lambda: (str(relay_path()), *_user(_RELAY_UID)),
+        home.run / "relay.sock",
+        functools.partial(note_program, home, "relay"),
+    )
+
+
 def _edge_program(home: Home) -> EdgeProgram:
     def config() -> dict[str, str]:
         authority = home_authority(home.authority)
@@ -149,14 +169,14 @@ def _edge_program(home: Home) -> EdgeProgram:
             "roots": host_bundle(os.environ),
         }
 
-    return EdgeProgram(lambda: (str(edge_path()), *_edge_user()), config, functools.partial(note_edge, home))
+    return EdgeProgram(
+        lambda: (str(edge_path()), *_user(_EDGE_UID)), config, functools.partial(note_program, home, "edge")
+    )
 
 
-def _edge_user() -> tuple[str, ...]:
-    """As root, an own user for the edge, if this user namespace has that number."""
-    if os.geteuid() != 0 or not is_mapped(_EDGE_UID):
-        return ()
-    return ("--user", str(_EDGE_UID))
+def _user(number: int) -> tuple[str, ...]:
+    """As root, an own user for a program, if this user namespace has that number."""
+    return ("--user", str(number)) if os.geteuid() == 0 and is_mapped(number) else ()
 
 
 def _pull_settings(settings: Settings) -> PullSettings:

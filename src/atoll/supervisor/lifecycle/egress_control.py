@@ -20,7 +20,7 @@ from atoll.policy import (
 from atoll.types import EgressPolicy, EgressVerdict, Policy
 
 if TYPE_CHECKING:
-    from atoll.network import Inspection, Link, Outside
+    from atoll.network import Inspection, Link, Relay
     from atoll.supervisor.lifecycle.package_registries import PackageRegistries
     from atoll.supervisor.state.alarms import Alarms
     from atoll.supervisor.state.decisions import DecisionLog
@@ -51,7 +51,7 @@ class EgressControl:
         decisions: Keeps what is decided.
         alarms: Has sandboxes unplugged.
         inspection: Judges requests; None where nothing can.
-        outside: Resolves names as for connections of guests.
+        relay: Resolves names as for connections of guests.
         registries: The hosts that ``packages`` allows.
 
     Attributes:
@@ -68,7 +68,7 @@ class EgressControl:
         decisions: DecisionLog,
         alarms: Alarms,
         inspection: Inspection | None,
-        outside: Outside,
+        relay: Relay,
         registries: PackageRegistries,
     ) -> None:
         self._registry = registry
@@ -80,7 +80,7 @@ class EgressControl:
         self._decisions = decisions
         self._alarms = alarms
         self._inspection = inspection
-        self._outside = outside
+        self._relay = relay
         self._registries = registries
         # Beside the sandboxes' own: a wake or a rollback has a link before its sandbox has it.
         self._rows: WeakKeyDictionary[Link, SandboxRow] = WeakKeyDictionary()
@@ -158,11 +158,11 @@ class EgressControl:
         """
         sandbox_id = row.sandbox_id
         self._rows[link] = row
-        link.egress.watch(
+        link.guest.follow(
             lambda decision: self._decisions.add(sandbox_id, (decision,)),
             lambda reason: self._ring(sandbox_id, reason),
         )
-        link.egress.reach = lambda ref, port: self.reach(row.team, ref, port)
+        link.guest.reach = lambda ref, port: self.reach(row.team, ref, port)
         if row.unplugged is not None or sandbox_id in self._cut:
             link.cut()
         self._enforce(link, row)
@@ -231,7 +231,7 @@ class EgressControl:
         rules, ceiling = self._both(network, team)
         # With the secrets: one that is not there has the request refused.
         grant = None if rules is None else self._grant(rules, team, ceiling)
-        return await ask_about(self._inspection, self._outside, grant, request, host, port)
+        return await ask_about(self._inspection, self._relay, grant, request, host, port)
 
     def _grant(self, rules: Policy, team: str | None, ceiling: Policy | None) -> Grant:
         """The rules with the secrets that they need. A secret that cannot be had is left out: the edge refuses."""

@@ -92,7 +92,7 @@ class Restores:
         row = sandbox.row.but(generation=sandbox.row.generation + 1)
         link, kept = await self._sandbox_links.take(sandbox)
         if not kept:
-            link.egress.names.take_over(read_names(checkpoint))
+            link.guest.know(read_names(checkpoint))
         waking = self._operations.during(sandbox.sandbox_id, "wake", link_id=link.link_id)
         async with contextlib.AsyncExitStack() as under_way:
             try:

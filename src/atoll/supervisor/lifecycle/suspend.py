@@ -168,7 +168,7 @@ class Suspends:
         running.link.hold()
         try:
             if not paused:
-                if sandbox.row.lifecycle.wake_on_data and running.link.data_watch.is_fresh:
+                if sandbox.row.lifecycle.wake_on_data and running.link.guest.is_fresh:
                     await asyncio.sleep(_MOMENT_S)
                 await running.freeze()
             await running.alive(

@@ -53,7 +53,7 @@ class _Sleeper:
     def waits(self) -> bool:
         """Whether data may wake it, or is about to."""
         link = self.sandbox.link
-        watched = link is not None and link.data_watch.is_on
+        watched = link is not None and link.guest.is_watched
         return (watched or self.waking is not None) and self.is_same_sleep
 
 
@@ -109,8 +109,8 @@ class DataWakes:
             sleeper.waking.cancel()  # the guest has got what it was for
             sleeper.waking = None
         sleeper.generation = row.generation
-        if sleeper.is_same_sleep and sleeper.waking is None and not link.data_watch.is_on:
-            link.data_watch.begin(partial(self._came, sleeper))
+        if sleeper.is_same_sleep and sleeper.waking is None and not link.guest.is_watched:
+            link.guest.watch(partial(self._came, sleeper))
 
     def _came(self, sleeper: _Sleeper, source: str) -> None:
         waking = sleeper.waking = self._tasks.watch(self._wake_up(sleeper, source))

@@ -1,4 +1,4 @@
-"""The channel to the edge: messages in JSON, each with at most one descriptor."""
+"""Channels to the relay and the edge: messages in JSON, with descriptors."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import msgspec
 from atoll.types import from_json
 
 _LONGEST_BYTES = 64 << 10
+_LONGEST_DOCUMENT_BYTES = 64 << 20
 _MOST_WAITING = 4096
 _RECEIVES = 64
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
@@ -24,7 +25,7 @@ _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_S
 Message = dict[str, Any]
 
 
-class EdgeChannel:
+class Channel:
     """One end of a channel. Messages that do not fit into the kernel's queue wait here, in order.
 
     Args:
@@ -55,26 +56,18 @@ class EdgeChannel:
         data = msgspec.json.encode(message)
         if not self._open or len(self._waiting) >= _MOST_WAITING or len(data) > _LONGEST_BYTES:
             _close(fd)
-            raise OSError("the process that judges requests takes no message")
+            raise OSError("the other end of the channel takes no message")
         self._waiting.append((data, fd))
         if len(self._waiting) == 1:
             self._on_writable()
 
     def send_document(self, message: Message, document: object) -> None:
-        """Send a message with a document of any size, as a file in memory that nobody can change.
+        """Send a message with a document of any size.
 
         Raises:
             OSError: The channel has ended, or memory is short.
         """
-        fd = os.memfd_create("atoll-edge", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        try:
-            with open(fd, "wb", closefd=False) as file:
-                file.write(msgspec.json.encode(document))
-            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
-        except BaseException:
-            os.close(fd)
-            raise
-        self.send(message, fd)
+        self.send(message, in_memory(document))
 
     def close(self) -> None:
         """Close it. Idempotent."""
@@ -127,6 +120,34 @@ class EdgeChannel:
             self._is_full = False
             self._loop.remove_writer(self._channel)
         return None
+
+
+def in_memory(document: object) -> int:
+    """Write a document into a file in memory that nobody can change. The caller owns the descriptor.
+
+    Raises:
+        OSError: Memory or descriptors are short.
+    """
+    fd = os.memfd_create("atoll-document", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        with open(fd, "wb", closefd=False) as file:
+            file.write(msgspec.json.encode(document))
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def read_document(fd: int) -> Any:
+    """Read a document that ``in_memory`` or the other end has written, and close the descriptor.
+
+    Raises:
+        ValueError: It is none.
+    """
+    with open(fd, "rb") as file:
+        file.seek(0)
+        return from_json(file.read(_LONGEST_DOCUMENT_BYTES))
 
 
 def _decoded(data: bytes) -> Message | None:

@@ -1,0 +1,60 @@
+"""The records of a home's relay and edge, so that whoever unplugs without the supervisor can end them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from atoll.errors import HostError
+from atoll.host.files import write_atomically
+from atoll.host.home import Home
+from atoll.host.pids import boot_id, kill_process
+from atoll.types import from_json
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True):
+    pid: int
+    start_ticks: int
+    boot_id: str
+
+
+OwnProgram = Literal["relay", "edge"]
+
+
+def note_program(home: Home, name: OwnProgram, pid: int, start_ticks: int) -> None:
+    """Record which process is the home's relay or edge. Call it before the program is told anything.
+
+    Raises:
+        OSError: The record cannot be written.
+    """
+    record = _Record(pid=pid, start_ticks=start_ticks, boot_id=boot_id())
+    write_atomically(_path(home, name), msgspec.json.encode(record))
+
+
+def end_program(home: Home, name: OwnProgram) -> None:
+    """Kill the home's relay or edge, and no other process. Its connections are reset. Idempotent.
+
+    Raises:
+        HostError: It does not end, or nobody can tell which process it is.
+    """
+    try:
+        record = from_json(_path(home, name).read_bytes(), _Record)
+    except FileNotFoundError:
+        return  # there was none: it is recorded before it is told anything
+    except (OSError, ValueError) as error:
+        raise HostError(
+            f"nobody can tell which process is the {name}: {_path(home, name)}: {error}",
+            hint=f"kill the processes named atoll-{name} by hand",
+        ) from None
+    try:
+        ended = record.boot_id != boot_id() or kill_process(record.pid, record.start_ticks)
+    except OSError as error:
+        raise HostError(f"the {name}, process {record.pid}, cannot be killed: {error}") from None
+    if not ended:
+        raise HostError(f"the {name}, process {record.pid}, does not end", hint="restart the host")
+
+
+def _path(home: Home, name: OwnProgram) -> Path:
+    return home.run / f"{name}.json"

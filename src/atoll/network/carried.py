@@ -1,0 +1,261 @@
+"""One guest, as the relay carries it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from atoll.network.channel import Message
+from atoll.network.flows import Flow
+from atoll.network.relay import Relay
+from atoll.policy import proxy_document, spelled_out
+from atoll.types import EgressDecision, Policy, converted
+
+_log = logging.getLogger(__name__)
+
+Reach = Callable[[str, int], Awaitable[socket.socket]]
+"""Connects to a port of another sandbox, by its name or id. The caller owns the socket.
+
+It raises PermissionError if there is none that the guest may reach, or not at this port, and OSError if nothing
+answers.
+"""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a guest may reach.
+
+    Args:
+        policy: Its own rules; None is everything public.
+        ceiling: What the policy cannot go beyond.
+        canaries: Values that unplug the guest when it asks for a name with one of them.
+        sandbox: What the edge calls it; empty if the edge knows nothing of it.
+        version: Which version of its policy the edge has.
+    """
+
+    policy: Policy | None = None
+    ceiling: Policy | None = None
+    canaries: tuple[str, ...] = ()
+    sandbox: str = ""
+    version: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """As the relay reads it."""
+        proxy = None if self.policy is None else self.policy.proxy
+        return {
+            "own": None if self.policy is None else spelled_out(self.policy),
+            "ceiling": None if self.ceiling is None else spelled_out(self.ceiling),
+            "proxy": None if proxy is None else proxy_document(proxy),
+            "canaries": list(self.canaries),
+        }
+
+
+class CarriedGuest:
+    """A guest at the relay. What it is meant to be is kept here, and told to each relay that starts.
+
+    Args:
+        relay: The relay of the home.
+        link_id: What the relay calls it.
+        sockets: The listener of its TCP, the socket of its DNS, and the listener of its DNS by TCP. It owns them.
+        names: The file of the names that it knows.
+    """
+
+    def __init__(
+        self,
+        relay: Relay,
+        link_id: str,
+        sockets: tuple[socket.socket, socket.socket, socket.socket],
+        names: Path,
+    ) -> None:
+        self._relay = relay
+        self._link_id = link_id
+        self._sockets = sockets
+        self._names = names
+        self._rules: Rules | None = None
+        self._is_held = self._is_cut = False
+        self._came: Callable[[str], None] | None = None
+        self.told: Callable[[EgressDecision], None] = _nothing
+        self.unplug: Callable[[str], None] = _nothing
+        self.reach: Reach = _no_sandbox
+        self._reaching: set[asyncio.Task[None]] = set()
+        relay.enter(link_id, self)
+
+    def introduce(self) -> None:
+        """See ``Carried``."""
+        names = os.open(self._names, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fds = [*(each.fileno() for each in self._sockets), names]
+            self._relay.call(self._message("link"), fds=fds)
+        finally:
+            os.close(names)
+        if self._is_cut:
+            self._relay.call(self._message("cut"))
+        if self._is_held:
+            self._relay.call(self._message("hold"))
+        if self._rules is not None:
+            self._push(self._rules)
+        if self._came is not None:
+            self._relay.call(self._message("watch"))
+
+    def follow(self, told: Callable[[EgressDecision], None], unplug: Callable[[str], None]) -> None:
+        """Call ``told`` with every decision, and ``unplug`` with the reason when a rule unplugs the guest."""
+        self.told, self.unplug = told, unplug
+
+    def set(self, rules: Rules) -> None:
+        """Decide by these rules from now on. Open connections that they do not allow are reset."""
+        self._rules = rules
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            self._push(rules)
+
+    def cut(self, is_cut: bool) -> None:
+        """Allow nothing, whatever the rules say, and reset every connection. False lets the rules decide again."""
+        self._is_cut = is_cut
+        self._tell("cut" if is_cut else "mend")
+
+    def hold(self) -> None:
+        """Pass no bytes until ``release``; connections stay open."""
+        self._is_held = True
+        self._tell("hold")
+
+    def release(self) -> None:
+        """Undo ``hold`` and ``probe``."""
+        self._is_held, self._came = False, None
+        self._tell("release")
+
+    def reset(self) -> None:
+        """Reset every connection, at both ends."""
+        self._tell("reset")
+
+    def probe(self) -> None:
+        """Ask the servers until ``release`` whether they still know the connections."""
+        self._tell("probe")
+
+    def watch(self, came: Callable[[str], None]) -> None:
+        """Watch the connections while they are held, also for what has come already.
+
+        Args:
+            came: Called at most once, with whom the data is from.
+        """
+        if self._is_held:
+            self._came = came
+            self._tell("watch")
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether data may come on a connection that is watched."""
+        return self._came is not None and bool(self._asked("watched", False))
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the guest has got something only a moment ago, for which it may have had no time."""
+        return bool(self._asked("fresh", False))
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether it waits for an answer about a name."""
+        return bool(self._asked("asked", False))
+
+    @property
+    def owes_servers(self) -> bool:
+        """Whether something that the guest has sent, or a connection that it wants, has not got out yet."""
+        return bool(self._asked("owes", False))
+
+    def flows(self) -> list[Flow]:
+        """Return the connections that are open now."""
+        return converted(self._asked("flows", []), list[Flow])
+
+    def kept(self, known: Collection[Flow]) -> int | None:
+        """How many of the guest's connections would only be reset; None if it has others.
+
+        Args:
+            known: The connections that are reset if the relay carries this guest no more.
+        """
+        answer = self._asked("kept", 0, document={"known": list(known)})
+        return None if answer is None else int(answer)
+
+    def names(self) -> dict[str, str]:
+        """Return the name of each address that the guest was given, the least recently used first."""
+        return converted(self._asked("names", {}), dict[str, str])
+
+    def know(self, names: Mapping[str, str]) -> None:
+        """Hold exactly these names of addresses, which a guest knows that was restored.
+
+        Raises:
+            OSError: The relay does not run.
+        """
+        self._relay.call(self._message("take_over"), document={"names": dict(names)})
+
+    async def aclose(self) -> None:
+        """Reset every connection and accept no new ones. Idempotent."""
+        self._relay.leave(self._link_id)
+        for each in self._sockets:
+            each.close()
+        for task in self._reaching:
+            task.cancel()
+        await asyncio.gather(*self._reaching, return_exceptions=True)
+
+    def heard(self, message: Message) -> None:
+        """See ``Carried``."""
+        op = message["op"]
+        if op == "told":
+            for entry in message["entries"]:
+                try:
+                    self.told(converted({"at": time.time(), **entry}, EgressDecision))
+                except msgspec.ValidationError as error:  # the others are worth keeping
+                    _log.error("the relay told a decision that means nothing: %s", error)
+        elif op == "unplug":
+            self.unplug(str(message["reason"]))
+        elif op == "wake":
+            came, self._came = self._came, None
+            if came is not None:
+                came(str(message["from"]))
+        elif op == "reach":
+            task = asyncio.create_task(self._reach(message["id"], str(message["ref"]), int(message["port"])))
+            self._reaching.add(task)
+            task.add_done_callback(self._reaching.discard)
+
+    async def _reach(self, number: int, ref: str, port: int) -> None:
+        answer: Message = {"op": "reached", "id": number}
+        fd = None
+        try:
+            fd = (await self.reach(ref, port)).detach()
+        except (OSError, TimeoutError) as error:
+            answer["error"] = str(error) or "nothing answered in time"
+        self._relay.send(answer, fd)
+
+    def _push(self, rules: Rules) -> None:
+        message = {**self._message("rules"), "sandbox": rules.sandbox, "version": rules.version}
+        self._relay.call(message, document=rules.document())
+
+    def _tell(self, op: str) -> None:
+        # A relay that does not run has no connections, and the next one is told.
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            self._relay.call(self._message(op))
+
+    def _asked(self, what: str, otherwise: Any, *, document: object = None) -> Any:
+        try:
+            answer = self._relay.call({**self._message("ask"), "what": what}, document=document)
+        except (ConnectionError, TimeoutError):
+            return otherwise
+        return answer.get("content", answer.get(what))
+
+    def _message(self, op: str) -> Message:
+        return {"op": op, "link": self._link_id}
+
+
+def _nothing(_: object) -> None:
+    return None
+
+
+async def _no_sandbox(ref: str, port: int) -> socket.socket:
+    raise PermissionError(f"port {port} of the sandbox {ref} is not reached from here")
