@@ -57,6 +57,7 @@ class Stage:
         self._roots = roots
         self.ports = ports
         self.address = PUBLIC
+        self.relay_pid: int | None = None
         self.edge_pid: int | None = None
 
     def ask(self, kind: str, *, lines: int = 1, for_s: float = 3.0, most: int = 1 << 30) -> Asked:
@@ -79,17 +80,21 @@ class Stage:
         return Asked(told["count"], told["bytes"], told["median_ms"], relay_ms, edge_ms)
 
     def _used_ms(self) -> tuple[float, float]:
-        """The processor time of this process and its edge so far."""
-        used_ms = time.process_time() * 1000
-        if self.edge_pid is None:
-            return used_ms, 0.0
-        fields = Path(f"/proc/{self.edge_pid}/stat").read_text().rpartition(")")[2].split()
-        return used_ms, (int(fields[11]) + int(fields[12])) * _TICK_MS
+        """The processor time so far of this process with its relay, and of its edge."""
+        return time.process_time() * 1000 + _used_ms(self.relay_pid), _used_ms(self.edge_pid)
 
-    def edge_resident_mb(self) -> float:
-        """The edge's resident memory."""
-        text = Path(f"/proc/{self.edge_pid}/status").read_text()
-        return int(text.partition("VmRSS:")[2].split()[0]) * 1024 / 1e6
+
+def resident_mb(pid: int | None) -> float:
+    """The resident memory of a process."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(text.partition("VmRSS:")[2].split()[0]) * 1024 / 1e6
+
+
+def _used_ms(pid: int | None) -> float:
+    if pid is None:
+        return 0.0
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * _TICK_MS
 
 
 @contextmanager
@@ -117,12 +122,14 @@ async def ruled(load: Path, directory: Path, rules: int) -> AsyncIterator[tuple[
         config = {"ca_certificate": home.certificate, "ca_key": home.key, "roots": roots}
         edges: asyncio.Queue[int] = asyncio.Queue()
         started = lambda pid, _: edges.put_nowait(pid)  # noqa: E731
-        inspection = Inspection(EdgeProgram(lambda: (str(edge_path()),), lambda: config, started))
-        try:
-            async with (
-                knowing({NAME: PUBLIC}) as (_, nameserver),
-                testbed.guest(lambda: [nameserver]) as guest,
-            ):
+        program = EdgeProgram(lambda: (str(edge_path()),), lambda: config, started)
+        async with (
+            knowing({NAME: PUBLIC}) as (_, nameserver),
+            testbed.guest(lambda: [nameserver]) as guest,
+        ):
+            relay = guest.link.guest.relay
+            inspection = Inspection(program, relay)
+            try:
                 deep = [
                     Rule(
                         hosts=(NAME,), ports=(ports["web"],), methods=("GET",), paths=(f"/repos/{number}/**",)
@@ -144,9 +151,10 @@ async def ruled(load: Path, directory: Path, rules: int) -> AsyncIterator[tuple[
                 stage.edge_pid = await edges.get()
                 fast = Stage(load, guest.link.netns, ports, directory / "home.crt")
                 fast.address = stage.address
+                fast.relay_pid = stage.relay_pid = relay.pid
                 yield fast, stage
-        finally:
-            await inspection.aclose()
+            finally:
+                await inspection.aclose()
 
 
 @contextmanager

@@ -3,8 +3,10 @@ package policy
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func gatekeeper(t testing.TB, terms Terms, texts ...string) *Gatekeeper {
@@ -113,4 +115,24 @@ func BenchmarkAConnectionByTheLargestPolicy(b *testing.B) {
 	for b.Loop() {
 		gate.Connection(name, "203.0.113.1", 2000)
 	}
+}
+
+func BenchmarkConnection1000Rules(b *testing.B) {
+	texts := make([]string, 1000)
+	for i := range texts {
+		texts[i] = fmt.Sprintf(`{"action":"allow","hosts":["h%d.example.com"],"ports":[%d]}`, i, i+1)
+	}
+	keeper := gatekeeper(b, Terms{}, texts...)
+	times := []time.Duration{}
+	for i := 0; b.Loop(); i++ {
+		number := i % len(texts)
+		name := fmt.Sprintf("h%d.example.com", number)
+		began := time.Now()
+		if got := keeper.Connection(name, "192.0.2.1", number+1); got.Action != Allow {
+			b.Fatal(got)
+		}
+		times = append(times, time.Since(began))
+	}
+	slices.Sort(times)
+	b.ReportMetric(float64(times[len(times)*99/100].Nanoseconds()), "p99-ns")
 }

@@ -77,7 +77,7 @@ class CarriedGuest:
         sockets: tuple[socket.socket, socket.socket, socket.socket],
         names: Path,
     ) -> None:
-        self._relay = relay
+        self.relay = relay
         self._link_id = link_id
         self._sockets = sockets
         self._names = names
@@ -95,17 +95,17 @@ class CarriedGuest:
         names = os.open(self._names, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fds = [*(each.fileno() for each in self._sockets), names]
-            self._relay.call(self._message("link"), fds=fds)
+            self.relay.call(self._message("link"), fds=fds)
         finally:
             os.close(names)
         if self._is_cut:
-            self._relay.call(self._message("cut"))
+            self.relay.call(self._message("cut"))
         if self._is_held:
-            self._relay.call(self._message("hold"))
+            self.relay.call(self._message("hold"))
         if self._rules is not None:
             self._push(self._rules)
         if self._came is not None:
-            self._relay.call(self._message("watch"))
+            self.relay.call(self._message("watch"))
 
     def follow(self, told: Callable[[EgressDecision], None], unplug: Callable[[str], None]) -> None:
         """Call ``told`` with every decision, and ``unplug`` with the reason when a rule unplugs the guest."""
@@ -193,11 +193,11 @@ class CarriedGuest:
         Raises:
             OSError: The relay does not run.
         """
-        self._relay.call(self._message("take_over"), document={"names": dict(names)})
+        self.relay.call(self._message("take_over"), document={"names": dict(names)})
 
     async def aclose(self) -> None:
         """Reset every connection and accept no new ones. Idempotent."""
-        self._relay.leave(self._link_id)
+        self.relay.leave(self._link_id)
         for each in self._sockets:
             each.close()
         for task in self._reaching:
@@ -231,20 +231,20 @@ class CarriedGuest:
             fd = (await self.reach(ref, port)).detach()
         except (OSError, TimeoutError) as error:
             answer["error"] = str(error) or "nothing answered in time"
-        self._relay.send(answer, fd)
+        self.relay.send(answer, fd)
 
     def _push(self, rules: Rules) -> None:
         message = {**self._message("rules"), "sandbox": rules.sandbox, "version": rules.version}
-        self._relay.call(message, document=rules.document())
+        self.relay.call(message, document=rules.document())
 
     def _tell(self, op: str) -> None:
         # A relay that does not run has no connections, and the next one is told.
         with contextlib.suppress(ConnectionError, TimeoutError):
-            self._relay.call(self._message(op))
+            self.relay.call(self._message(op))
 
     def _asked(self, what: str, otherwise: Any, *, document: object = None) -> Any:
         try:
-            answer = self._relay.call({**self._message("ask"), "what": what}, document=document)
+            answer = self.relay.call({**self._message("ask"), "what": what}, document=document)
         except (ConnectionError, TimeoutError):
             return otherwise
         return answer.get("content", answer.get(what))

@@ -31,7 +31,7 @@ class Links:
 
     def __init__(self, pins: Path, relay: Relay) -> None:
         self._directory = pins
-        self._relay = relay
+        self.relay = relay
         self._links: dict[str, Link] = {}
         self._spares: deque[Link] = deque()
         self._making: set[str] = set()
@@ -42,7 +42,7 @@ class Links:
     async def start(self) -> None:
         """Start the relay, and begin to keep links ready."""
         with contextlib.suppress(OSError):  # it has told why, and tries on
-            await self._relay.start()
+            await self.relay.start()
         self._fill()
 
     async def take(self) -> Link:
@@ -51,7 +51,7 @@ class Links:
         Raises:
             OSError: The kernel refused it, or the relay does not run; nothing is left.
         """
-        await self._relay.start()
+        await self.relay.start()
         link = self._spares.popleft() if self._spares else await self._make()
         self._links[link.link_id] = link
         self._fill()
@@ -101,7 +101,7 @@ class Links:
         for link in list(self._links.values()):
             await link.leave()
         self._links.clear()
-        await self._relay.aclose()
+        await self.relay.aclose()
 
     async def _make(self) -> Link:
         link_id = secrets.token_hex(6)
@@ -122,7 +122,7 @@ class Links:
             link_id,
             self._pins(link_id),
             sockets,
-            relay=self._relay,
+            relay=self.relay,
             closed=self._forget,
             adopted=adopted,
         )

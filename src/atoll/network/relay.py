@@ -74,6 +74,10 @@ class Relay:
     Args:
         program: How it is started.
         settings: Returns what it must know of this host.
+
+    Attributes:
+        pid: The process; None while it does not run.
+        on_ready: Called whenever it is ready.
     """
 
     def __init__(self, program: RelayProgram, settings: Callable[[], Message]) -> None:
@@ -88,6 +92,7 @@ class Relay:
         self._ready = asyncio.Event()
         self._stuck = asyncio.Event()
         self._known: Message | None = None
+        self.pid: int | None = None
         self.on_ready: Callable[[], None] = lambda: None
 
     async def start(self) -> None:
@@ -222,6 +227,7 @@ class Relay:
             fd = listener.fileno()
             program = start_program((*self._program.argv(), "-listen", str(fd)), pass_fds=(fd,), env={})
         try:
+            self.pid = program.pid
             self._program.started(program.pid, program.start_ticks)
             self._connect()
             await self._greet()
@@ -249,13 +255,18 @@ class Relay:
                 stuck.cancel()
         _log.info("the relay runs, confined by %s", ", ".join(answer.get("confined", ())) or "nothing")
         self._known = None
-        self._tell_settings()
+        self.settle()
         for guest in list(self._guests.values()):
             guest.introduce()
         self._ready.set()
         self.on_ready()
 
-    def _tell_settings(self) -> None:
+    def settle(self) -> None:
+        """Tell it what has changed on this host. It does so by itself every second.
+
+        Raises:
+            OSError: It does not run.
+        """
         settings = self._settings()
         if settings != self._known:
             self.call({"op": "settings"}, document=settings)
@@ -267,7 +278,7 @@ class Relay:
         try:
             while not (dying.done() or stuck.done()):
                 await asyncio.wait({dying, stuck}, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
-                self._tell_settings()
+                self.settle()
             _log.warning("the relay ended; the connections of all guests are reset")
         finally:
             for task in (dying, stuck):
@@ -283,6 +294,7 @@ class Relay:
         if self._calls is not None:
             self._calls.close()
             self._calls = None
+        self.pid = None
         await program.kill()
         self._program.socket.unlink(missing_ok=True)
 

@@ -1,11 +1,9 @@
 """Egress policies: checking them, and deciding by them. Pure: nothing here asks the host."""
 
-from atoll.policy.canaries import Canaries
-from atoll.policy.ceiling import EVERYTHING, BoundedJudge, ceiling_of, check_ceiling
-from atoll.policy.check import check_policy
+from atoll.policy.ceiling import EVERYTHING, ceiling_of, check_ceiling
+from atoll.policy.check import check_policy, rule_name
 from atoll.policy.hosts import matches_host, plain_host, plain_pattern
 from atoll.policy.internal import is_internal, sandbox_ref, without_own
-from atoll.policy.judge import Judge, Verdict, rule_name
 from atoll.policy.presets import policy_of
 from atoll.policy.proxies import (
     SEALED,
@@ -29,12 +27,8 @@ __all__ = [
     "CLOSED",
     "EVERYTHING",
     "SEALED",
-    "BoundedJudge",
-    "Canaries",
-    "Judge",
     "ProxyAddress",
     "Suggestion",
-    "Verdict",
     "ceiling_of",
     "check_ceiling",
     "check_policy",

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from atoll.errors import InvalidSpecError
 from atoll.policy.hosts import ANY, plain_host, plain_pattern
 from atoll.policy.internal import is_internal
-from atoll.policy.judge import rule_name
 from atoll.policy.masks import Names
 from atoll.policy.ports import port_ranges
 from atoll.policy.proxies import is_loopback_name, is_sealed, proxy_address, within
@@ -324,3 +323,9 @@ def _cover(patterns: tuple[str, ...], host: str) -> bool:
     for pattern in patterns:
         names.add(pattern, 1)
     return bool(names.covering(plain_pattern(host) or ANY))
+
+
+def rule_name(policy: Policy, number: int) -> str:
+    """What people call a rule: its name, or its number counted from 1."""
+    name = policy.rules[number].name
+    return f"rule {number + 1} ({name})" if name else f"rule {number + 1}"

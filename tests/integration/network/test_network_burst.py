@@ -5,8 +5,8 @@ import resource
 
 from tests.integration.network.testbed import NetworkTestbed, serving
 
-from atoll.network.relay import CONNECTIONS_AT_ONCE
-
+# See relay/guest/guest.go.
+CONNECTIONS_AT_ONCE = 512
 _MORE = 200
 
 

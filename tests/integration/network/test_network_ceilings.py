@@ -36,7 +36,7 @@ async def test_a_ceiling_ends_open_connections_and_refuses_new_ones_and_names(
     async with serving() as port, knowing(NAMES) as (server, nameserver):
         async with testbed.guest(lambda: [nameserver]) as guest:
             told: list[str] = []
-            guest.link.egress.watch(lambda decision: told.append(decision.reason), told.append)
+            guest.link.guest.follow(lambda decision: told.append(decision.reason), told.append)
             own = Policy.allow(GOOD, OTHER)
             guest.link.set_policy(own)
             stays, goes = await address_of(guest, GOOD), await address_of(guest, OTHER)

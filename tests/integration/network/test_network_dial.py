@@ -6,10 +6,10 @@ import struct
 
 import pytest
 from tests.integration.network.test_network_relay import full_listener
-from tests.integration.network.testbed import Guest, NetworkTestbed, nowhere, serving
+from tests.integration.network.testbed import Guest, NetworkTestbed, serving
 
 from atoll.host import in_netns
-from atoll.network import Link, Links, netlink
+from atoll.network import Link, netlink
 from atoll.network.addresses import GUEST_ADDRESS, INTERFACE_INDEX
 from atoll.network.netlink import ACK, Message, NetlinkSocket, attribute
 
@@ -80,7 +80,7 @@ async def test_dialled_connections_are_ended_and_no_others(testbed: NetworkTestb
 
 
 async def test_a_new_supervisor_ends_what_the_one_before_has_dialled(testbed: NetworkTestbed) -> None:
-    first = Links(testbed.pins, is_own=nowhere)
+    first = testbed.links_of()
     link = await first.take()
     with Guest(link).listen(5000), await link.dial(5000, 90) as dialled:
         await first.aclose()

@@ -36,7 +36,7 @@ class Place:
         self.trusted = authority.certificate
         self.told: list[EgressDecision] = []
         self.unplugged: list[str] = []
-        guest.link.egress.watch(self.told.append, self.unplugged.append)
+        guest.link.guest.follow(self.told.append, self.unplugged.append)
 
     def allow(
         self, *rules: Rule, secrets: dict[str, str] | None = None, canaries: tuple[str, ...] = ()
@@ -53,16 +53,19 @@ async def place_of(testbed: NetworkTestbed) -> AsyncIterator[tuple[Place, Web, i
     home, outside = (home_authority(testbed.pins.parent / name) for name in ("home.pem", "outside.pem"))
     certificate = certified(outside, [GOOD, OTHER], testbed.pins.parent / "server.pem")
     config = {"ca_certificate": home.certificate, "ca_key": home.key, "roots": outside.certificate}
-    inspection = Inspection(EdgeProgram(lambda: (str(edge_path()),), lambda: config))
     try:
         async with (
             knowing(NAMES) as (_, nameserver),
             testbed.guest(lambda: [nameserver]) as guest,
             web(certificate) as (served, port),
         ):
-            yield Place(guest, inspection, home), served, port
+            program = EdgeProgram(lambda: (str(edge_path()),), lambda: config)
+            inspection = Inspection(program, guest.link.guest.relay)
+            try:
+                yield Place(guest, inspection, home), served, port
+            finally:
+                await inspection.aclose()
     finally:
-        await inspection.aclose()
         for name in ("home.pem", "outside.pem", "server.pem"):
             (testbed.pins.parent / name).unlink()
 
@@ -102,7 +105,7 @@ async def test_the_wire_and_the_test_of_a_policy_agree(testbed: NetworkTestbed) 
         for method, expected in (("GET", "allow"), ("DELETE", "deny")):
             request = {"scheme": "https", "method": method, "url": f"https://{GOOD}:{port}/", "headers": []}
             verdict = await ask_about(
-                place.inspection, place.guest.link.egress._outside, Grant(policy), request, GOOD, port
+                place.inspection, place.guest.link.guest.relay, Grant(policy), request, GOOD, port
             )
             assert verdict.action == expected
             async with browsing(place.guest, address, GOOD, port, place.trusted) as browser:
@@ -246,7 +249,7 @@ async def test_what_a_limit_has_counted_outlives_the_edge(testbed: NetworkTestbe
             os.kill(before, signal.SIGKILL)
             await eventually(lambda: before not in _edges() and _edges())
         else:  # what the edge has not told yet, it tells when it forgets
-            place.inspection.forget("s1", place.guest.link._relay)
+            place.inspection.forget("s1", place.guest.link.guest)
             await eventually(lambda: sum(many for _, many in _requests(spending)) == 3)
             await eventually(lambda: spending.document()[0]["total_bytes"] >= 3000)
             place.allow(rule)
@@ -292,8 +295,9 @@ async def test_an_edge_that_nobody_could_find_again_is_told_nothing(testbed: Net
     def config() -> dict[str, str]:
         raise AssertionError("it is told something")
 
-    inspection = Inspection(EdgeProgram(lambda: (str(edge_path()),), config, started))
     async with testbed.guest(list) as guest:
+        program = EdgeProgram(lambda: (str(edge_path()),), config, started)
+        inspection = Inspection(program, guest.link.guest.relay)
         policy = Policy(rules=(Rule(hosts=(GOOD,), ports=(80,), protocol="http"),))
         guest.link.inspect(inspection, "s1", Grant(policy))
         await eventually(lambda: told)

@@ -6,10 +6,10 @@ import struct
 from pathlib import Path
 
 import pytest
-from tests.integration.network.testbed import PATIENCE_S, Guest, NetworkTestbed, nowhere, reset_comes, serving
+from tests.integration.network.testbed import PATIENCE_S, Guest, NetworkTestbed, reset_comes, serving
 
 from atoll.host import in_netns
-from atoll.network import Flow, Links, namespaces, veth
+from atoll.network import Flow, namespaces, veth
 from atoll.network.addresses import GUEST_ADDRESS
 from atoll.network.flows import challenge
 from atoll.network.namespaces import Pins
@@ -24,7 +24,7 @@ def pinned(testbed: NetworkTestbed) -> set[str]:
 
 
 async def test_two_prestarted_machines_are_kept_and_go_in_the_end(testbed: NetworkTestbed) -> None:
-    links = Links(testbed.pins, is_own=nowhere)
+    links = testbed.links_of()
     await links.start()
     link = await links.take()
     for _ in range(9000):
@@ -47,7 +47,7 @@ async def test_a_closed_link_leaves_no_pin(testbed: NetworkTestbed) -> None:
 
 
 async def test_a_new_supervisor_adopts_a_link_that_works_on(testbed: NetworkTestbed) -> None:
-    first = Links(testbed.pins, is_own=nowhere)
+    first = testbed.links_of()
     async with serving() as port:
         link = await first.take()
         guest = Guest(link)
@@ -75,7 +75,7 @@ async def test_a_link_that_is_gone_is_not_adopted(testbed: NetworkTestbed) -> No
 
 
 async def test_a_sweep_removes_what_nobody_keeps(testbed: NetworkTestbed) -> None:
-    first = Links(testbed.pins, is_own=nowhere)
+    first = testbed.links_of()
     kept, lost = [(await first.take()).link_id for _ in range(2)]
     await first.aclose()
     async with testbed.links() as second:

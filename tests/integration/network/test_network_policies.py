@@ -13,9 +13,8 @@ import dns.rcode
 import dns.rdatatype
 import pytest
 from tests.integration.network.nameserver import KnownNames, knowing
-from tests.integration.network.testbed import PUBLIC, Guest, NetworkTestbed, nowhere, reset_comes, serving
+from tests.integration.network.testbed import PUBLIC, Guest, NetworkTestbed, reset_comes, serving
 
-from atoll.network import Links
 from atoll.types import HOST_NAME, EgressDecision, Policy, Rule
 
 GOOD = "api.example.com"
@@ -93,13 +92,13 @@ async def test_a_name_that_changes_to_a_private_address_after_it_was_resolved_is
 ) -> None:
     names = {GOOD: PUBLIC}
     async with serving() as port, knowing(names) as (server, place):
-        links = Links(testbed.pins, is_own=nowhere, nameservers=lambda: [place])
+        links = testbed.links_of(lambda: [place])
         try:
             guest = Guest(await links.take())
             guest.link.set_policy(Policy.allow(GOOD))
             address = await address_of(guest, GOOD)
             server.names[GOOD] = "169.254.169.254"
-            links.forget_names()
+            links.relay.call({"op": "forget_names"})
             assert await guest.is_reset(address, port)
         finally:
             await links.aclose()
@@ -163,7 +162,7 @@ async def test_what_an_observing_policy_lets_through_is_told(testbed: NetworkTes
     told: list[EgressDecision] = []
     policy = Policy(rules=(Rule(hosts=(GOOD,)),), mode="observe")
     async with serving() as port, guest_of(testbed, policy) as (guest, _):
-        guest.link.egress.watch(told.append, lambda _: None)
+        guest.link.guest.follow(told.append, lambda _: None)
         assert await echoes(guest, await address_of(guest, "evil.example.net"), port)
         assert [(one.action, one.host, one.observed) for one in told] == [("deny", "evil.example.net", True)]
         assert (await lookup(guest, "inside.example.com")).rcode() == dns.rcode.NXDOMAIN
@@ -173,7 +172,7 @@ async def test_a_refusal_says_why_and_which_rule(testbed: NetworkTestbed) -> Non
     told: list[EgressDecision] = []
     policy = Policy(rules=(Rule(action="deny", name="no mail", ports=(25,)), Rule(hosts=("*",))))
     async with guest_of(testbed, policy) as (guest, _):
-        guest.link.egress.watch(told.append, lambda _: None)
+        guest.link.guest.follow(told.append, lambda _: None)
         assert await guest.is_reset(await address_of(guest, GOOD), 25)
         assert await guest.is_reset(PUBLIC, 443)
     assert [(one.rule, one.reason) for one in told] == [
@@ -192,7 +191,7 @@ async def test_a_rule_that_unplugs_does_so_at_the_name_and_at_the_address(testbe
         )
     )
     async with guest_of(testbed, policy) as (guest, server):
-        guest.link.egress.watch(lambda _: None, reasons.append)
+        guest.link.guest.follow(lambda _: None, reasons.append)
         assert (await lookup(guest, "evil.example.net")).rcode() == dns.rcode.NXDOMAIN
         assert await guest.is_reset("203.0.113.9", 443)
         assert reasons == [
@@ -208,7 +207,7 @@ async def test_a_rule_that_unplugs_by_name_and_port_does_so_at_that_port_and_not
     reasons: list[str] = []
     trap = Rule(action="unplug", hosts=(GOOD,), ports=(25,))
     async with serving() as port, guest_of(testbed, Policy(rules=(trap, Rule(hosts=("*",))))) as (guest, _):
-        guest.link.egress.watch(lambda _: None, reasons.append)
+        guest.link.guest.follow(lambda _: None, reasons.append)
         address = await address_of(guest, GOOD)
         assert await echoes(guest, address, port)
         assert reasons == []
@@ -216,7 +215,7 @@ async def test_a_rule_that_unplugs_by_name_and_port_does_so_at_that_port_and_not
         assert reasons == [f"rule 1 unplugs at {GOOD}:25"]
     # Where no rule allows the name, there is nothing to connect to.
     async with guest_of(testbed, Policy(rules=(trap, Rule(hosts=("other.example",))))) as (guest, server):
-        guest.link.egress.watch(lambda _: None, reasons.append)
+        guest.link.guest.follow(lambda _: None, reasons.append)
         assert (await lookup(guest, GOOD)).rcode() == dns.rcode.NXDOMAIN
         assert server.asked == []
     assert len(reasons) == 1
@@ -243,17 +242,17 @@ async def test_tls_must_ask_for_the_name_that_was_resolved(
 
 async def test_names_outlive_their_supervisor(testbed: NetworkTestbed) -> None:
     async with serving() as port, knowing(NAMES) as (_, place):
-        first = Links(testbed.pins, is_own=nowhere, nameservers=lambda: [place])
+        first = testbed.links_of(lambda: [place])
         guest = Guest(await first.take())
         guest.link.set_policy(Policy.allow(GOOD))
         address = await address_of(guest, GOOD)
         await first.aclose()
-        second = Links(testbed.pins, is_own=nowhere, nameservers=lambda: [place])
+        second = testbed.links_of(lambda: [place])
         try:
             link = await second.adopt(guest.link.link_id)
             assert link is not None
             link.set_policy(Policy.allow(GOOD))
-            assert link.egress.names.all() == {address: GOOD}
+            assert link.guest.names() == {address: GOOD}
             assert await echoes(guest, address, port)
         finally:
             await second.aclose()
@@ -268,7 +267,7 @@ async def test_a_copy_knows_the_names_of_its_original(testbed: NetworkTestbed) -
         address = await address_of(original, GOOD)
         copy.link.set_policy(Policy.allow(GOOD))
         assert await copy.is_reset(address, port)
-        copy.link.egress.names.take_over(original.link.egress.names.all())
+        copy.link.guest.know(original.link.guest.names())
         assert await echoes(copy, address, port)
 
 

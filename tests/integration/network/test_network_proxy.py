@@ -32,7 +32,7 @@ class Behind:
         self.proxy = proxy
         self.names = names
         self.told: list[EgressDecision] = []
-        guest.link.egress.watch(self.told.append, lambda _: None)
+        guest.link.guest.follow(self.told.append, lambda _: None)
 
     def allow(self, *rules: Rule, proxy: UpstreamProxy | None = None) -> None:
         """Set a policy with the proxy."""
@@ -230,7 +230,7 @@ async def test_a_connection_that_waits_for_a_proxy_ends_when_the_policy_forbids_
         here.proxy.conduct = "hang"
         here.allow(Rule(hosts=(GOOD,)))
         with await here.guest.connect(await address_of(here.guest, GOOD), port) as waiting:
-            await eventually(lambda: here.guest.link._relay.flows())
+            await eventually(lambda: here.guest.link.guest.flows())
             here.guest.link.set_policy("none")
             assert await reset_comes(waiting)
 

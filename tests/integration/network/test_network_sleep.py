@@ -156,11 +156,11 @@ async def test_what_a_server_says_to_a_sleeping_guest_is_noticed_once_and_kept(
             guest.mute()
             guest.link.hold()
             assert not await guest.link.holds_nothing(())
-            guest.link.data_watch.begin(heard.put_nowait)
-            assert guest.link.data_watch.is_on
+            guest.link.guest.watch(heard.put_nowait)
+            assert guest.link.guest.is_watched
             say.set()
             assert await heard.get() == f"{testbed.public}:{port}"
-            assert not guest.link.data_watch.is_on
+            assert not guest.link.guest.is_watched
             guest.unmute()
             guest.link.release()
             assert await asyncio.to_thread(connected.recv, 9) == b"hello"
@@ -185,7 +185,7 @@ async def test_what_had_not_reached_a_guest_when_it_fell_asleep_is_noticed(testb
             await said.wait()
             await asyncio.sleep(0.1)  # the relay has passed it on
             guest.link.hold()
-            guest.link.data_watch.begin(heard.put_nowait)
+            guest.link.guest.watch(heard.put_nowait)
             assert heard.get_nowait() == f"{testbed.public}:{port}"
             guest.unmute()
             guest.link.release()
@@ -199,16 +199,16 @@ async def test_what_a_guest_said_last_gets_out_and_the_answer_is_noticed(testbed
 
             async def is_fresh() -> bool:
                 await told(connected)
-                return guest.link.data_watch.is_fresh
+                return guest.link.guest.is_fresh
 
             await until(is_fresh)  # for a moment, which may have passed
             await asyncio.sleep(0.2)
-            assert not guest.link.data_watch.is_fresh
+            assert not guest.link.guest.is_fresh
             guest.link.hold()
             connected.sendall(b"question")
             await asyncio.sleep(0.05)
             guest.mute()
-            guest.link.data_watch.begin(heard.put_nowait)
+            guest.link.guest.watch(heard.put_nowait)
             assert await heard.get() == f"{testbed.public}:{port}"
             guest.unmute()
             guest.link.release()

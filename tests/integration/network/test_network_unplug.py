@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 from tests.integration.network.nameserver import knowing
-from tests.integration.network.testbed import PUBLIC, Guest, NetworkTestbed, nowhere, serving
+from tests.integration.network.testbed import PUBLIC, Guest, NetworkTestbed, serving
 
 from atoll.host import in_netns
-from atoll.network import Links, cut, filters, pins_of
+from atoll.network import cut, filters, pins_of
 from atoll.types import EgressDecision, Policy, Rule
 
 
@@ -167,7 +167,7 @@ async def test_a_cut_outlives_the_process_and_the_next_one_finds_it(testbed: Net
         link.cut()
         assert not link.was_cut
         await link.leave()
-        again = Links(testbed.pins, is_own=nowhere, nameservers=list)
+        again = testbed.links_of()
         try:
             adopted = await again.adopt(link.link_id)
             assert adopted is not None
@@ -196,7 +196,7 @@ async def test_a_rule_by_address_unplugs_with_its_reason(testbed: NetworkTestbed
     told: list[EgressDecision] = []
     rules = (Rule(name="a trap", action="unplug", addresses=("203.0.113.0/24",)), Rule())
     async with testbed.guest() as guest:
-        guest.link.egress.watch(told.append, reasons.append)
+        guest.link.guest.follow(told.append, reasons.append)
         guest.link.set_policy(Policy(rules=rules))
         assert await guest.is_reset("203.0.113.9", 80)
         assert [one.action for one in told] == ["unplug"]

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from tests.forked import in_child
 
-from atoll.host import in_netns
-from atoll.network import Link, Links, filters, netlink, nftables
-from atoll.network.dnsclient import Nameservers
+from atoll.host import in_netns, relay_path
+from atoll.network import HostSettings, Link, Links, Relay, RelayProgram, filters, netlink, nftables
+from atoll.network.host_settings import Nameservers
 from atoll.network.netlink import ACK, CREATE, Message, NetlinkSocket, attribute
 
 MIB = 1 << 20
@@ -30,9 +30,8 @@ PRIVATE = ("10.9.9.9", "172.20.0.1", "192.168.7.7", "169.254.169.254", "100.100.
 PATIENCE_S = 90.0
 
 
-def nowhere(_: str) -> bool:
-    """All addresses of the testbed belong to it, and a guest is to reach the public ones."""
-    return False
+EVERYWHERE = ("0.0.0.0/0", "::/0")
+"""All addresses of the testbed belong to it, and a guest is to reach the public ones."""
 
 
 _NEW_USER, _NEW_NET, _NEW_MOUNT, _PRIVATE_MOUNTS = 0x10000000, 0x40000000, 0x00020000, 1 << 18 | 1 << 14
@@ -99,12 +98,16 @@ class NetworkTestbed:
         self.public = PUBLIC
         self.private = PRIVATE
 
+    def links_of(self, nameservers: Nameservers = list, *, proxy_timeout_s: float = PATIENCE_S) -> Links:
+        """Make links that nobody ends."""
+        return Links(self.pins, relay_at(self.pins, HostSettings(nameservers, proxy_timeout_s, EVERYWHERE)))
+
     @asynccontextmanager
     async def links(
         self, nameservers: Nameservers = list, *, proxy_timeout_s: float = PATIENCE_S
     ) -> AsyncIterator[Links]:
         """Run links without prestarted machines; all of them are gone at the end."""
-        links = Links(self.pins, is_own=nowhere, nameservers=nameservers, proxy_timeout_s=proxy_timeout_s)
+        links = self.links_of(nameservers, proxy_timeout_s=proxy_timeout_s)
         try:
             yield links
         finally:
@@ -116,6 +119,11 @@ class NetworkTestbed:
         """Run one link with a guest on it."""
         async with self.links(nameservers) as links:
             yield Guest(await links.take())
+
+
+def relay_at(directory: Path, settings: HostSettings) -> Relay:
+    """Make the relay of a home in a directory."""
+    return Relay(RelayProgram(lambda: (str(relay_path()),), directory / "relay.sock"), settings)
 
 
 async def reset_comes(connected: socket.socket) -> bool:

@@ -185,7 +185,7 @@ def _control(ground: Ground) -> EgressControl:
         decisions=cast(Any, None),
         alarms=cast(Any, None),
         inspection=ground.inspection,
-        outside=ground.outside,
+        relay=ground.relay,
         passwords=cast(Any, None),
         registries=PackageRegistries(dict),
     )

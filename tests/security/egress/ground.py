@@ -22,7 +22,7 @@ import dns.message
 import dns.rdatatype
 
 from atoll.host import edge_path
-from atoll.network import EdgeProgram, Grant, Inspection, Links
+from atoll.network import EdgeProgram, Grant, HostSettings, Inspection, Links
 from atoll.secrets import Authority, home_authority
 from atoll.types import EgressDecision, EgressPolicy, Policy
 from tests.integration.network import testbed
@@ -89,9 +89,17 @@ def _heads(raw: bytearray) -> int:
 class Ground:
     """What a row has."""
 
-    def __init__(self, links: Links, inspection: Inspection, names: KnownNames, authority: Authority) -> None:
+    def __init__(
+        self,
+        links: Links,
+        settings: HostSettings,
+        inspection: Inspection,
+        names: KnownNames,
+        authority: Authority,
+    ) -> None:
+        self._settings = settings
         self._links = links
-        self.outside = links.outside
+        self.relay = links.relay
         self.inspection = inspection
         self.names = names
         self.target = Target()
@@ -100,7 +108,6 @@ class Ground:
         self.hurries = self.expects = False
         self.guest: Guest
         self._neighbours: list[Guest] = []
-        self.is_own: Callable[[str], bool] = testbed.nowhere
         self.told: list[EgressDecision] = []
         self.unplugged: list[str] = []
 
@@ -120,11 +127,16 @@ class Ground:
         self.target.forget()
         self.names.names = {GOOD: PUBLIC, OTHER: PUBLIC, EVIL: PUBLIC}
         self.names.asked.clear()
-        self._links.forget_names()
+        self.relay.call({"op": "forget_names"})
         self.told.clear()
         self.unplugged.clear()
         self.hurries = self.expects = False
-        self.is_own = testbed.nowhere
+        self.settle(testbed.EVERYWHERE)
+
+    def settle(self, foreign: tuple[str, ...]) -> None:
+        """Have only these ranges count as another host's."""
+        self._settings.foreign = foreign
+        self.relay.settle()
 
     async def end(self) -> None:
         """Remove the guests."""
@@ -143,7 +155,7 @@ class Ground:
     ) -> None:
         """Set the policy of a guest."""
         link = (guest or self.guest).link
-        link.egress.watch(self.told.append, self.unplugged.append)
+        link.guest.follow(self.told.append, self.unplugged.append)
         if isinstance(policy, Policy) and policy.rules:
             grant = Grant(policy, dict(secrets or {}), canaries, dict(bound or {}))
             link.inspect(self.inspection, link.link_id, grant)
@@ -153,7 +165,7 @@ class Ground:
         """Let names lead elsewhere from now on; ``good`` and ``evil`` are the names."""
         known = {"good": GOOD, "other": OTHER, "evil": EVIL}
         self.names.names |= {known[key]: address for key, address in names.items()}
-        self._links.forget_names()
+        self.relay.call({"op": "forget_names"})
 
     async def ask(
         self, name: str, kind: str = "A", server: str = GATEWAY, *, stream: bool = False
@@ -267,15 +279,16 @@ async def ground(directory: Path) -> AsyncIterator[Ground]:
     home, outside = (home_authority(directory / name) for name in ("home.pem", "outside.pem"))
     certificate = certified(outside, [GOOD, OTHER, EVIL], directory / "server.pem")
     config = {"ca_certificate": home.certificate, "ca_key": home.key, "roots": outside.certificate}
-    inspection = Inspection(EdgeProgram(lambda: (str(edge_path()),), lambda: config))
     pins = directory / "pins"
     pins.mkdir()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     async with knowing({}) as (names, nameserver):
-        made: Ground
-        links = Links(pins, is_own=lambda address: made.is_own(address), nameservers=lambda: [nameserver])
-        made = Ground(links, inspection, names, home)
+        settings = HostSettings(lambda: [nameserver], foreign=testbed.EVERYWHERE)
+        links = Links(pins, testbed.relay_at(pins, settings))
+        program = EdgeProgram(lambda: (str(edge_path()),), lambda: config)
+        inspection = Inspection(program, links.relay)
+        made = Ground(links, settings, inspection, names, home)
         servers = []
         try:
             for tls in (None, context):

@@ -10,11 +10,11 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from atoll.host import in_netns, is_this_host
+from atoll.host import in_netns
 from atoll.network import egress, filters, nftables
 from atoll.policy import judge
 from atoll.types import Policy, Rule
-from tests.integration.network.testbed import PRIVATE, PUBLIC, nowhere
+from tests.integration.network.testbed import EVERYWHERE, PRIVATE, PUBLIC
 from tests.security.egress.ground import EVIL, GATEWAY, GOOD, PATIENCE_S, Ground, without
 from tests.security.egress.row import Attempt, Row, SetUp, under
 
@@ -104,19 +104,19 @@ def _addresses() -> list[Row]:
     ]
 
     def own(ground: Ground) -> None:
-        ground.is_own = is_this_host
+        ground.settle(())
         ground.apply("internet")
 
     def own_named(ground: Ground) -> None:
-        ground.is_own = is_this_host
+        ground.settle(())
         ground.apply(_ANY_NAME)
 
     def own_range(ground: Ground) -> None:
-        ground.is_own = is_this_host
+        ground.settle(())
         ground.apply(Policy(rules=(Rule(hosts=("*",), addresses=(PUBLIC,)), Rule(addresses=(PUBLIC,)))))
 
     def open_policy(ground: Ground) -> None:
-        ground.is_own = nowhere
+        ground.settle(EVERYWHERE)
         ground.apply(_ANY_NAME)
 
     return [
@@ -136,7 +136,7 @@ def _addresses() -> list[Row]:
 
 def _named_first(ground: Ground) -> None:
     ground.apply(_GOOD)
-    ground.guest.link.egress.names.take_over({"198.18.0.1": GOOD})
+    ground.guest.link.guest.know({"198.18.0.1": GOOD})
 
 
 def _asked(name: str, kind: str = "A", server: str = GATEWAY, *, stream: bool = False) -> Attempt:

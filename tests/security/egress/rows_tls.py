@@ -7,10 +7,10 @@ import ssl
 import hpack
 from hyperframe.frame import DataFrame, Frame, HeadersFrame, SettingsFrame
 
+from tests.security.egress.greetings import greeting, in_records, with_extension
 from tests.security.egress.ground import EVIL, GOOD, Ground
 from tests.security.egress.gullible import readings
 from tests.security.egress.row import Row, SetUp, allowing, plain, secured, unread
-from tests.unit.network.test_first_bytes import greeting, in_records, with_extension
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SettingsFrame(0).serialize()
 _HTTP = allowing({"protocol": "http"})

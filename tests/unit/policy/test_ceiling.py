@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atoll.errors import InvalidSpecError
-from atoll.policy import EVERYTHING, BoundedJudge, Judge, Verdict, ceiling_of, check_ceiling
+from atoll.policy import EVERYTHING, ceiling_of, check_ceiling
 from atoll.types import HOST_NAME, Inject, Policy, RateLimit, Rule, UpstreamProxy
 from tests.unit.policy.policies import ADDRESSES, DESTINATIONS, NAMES, POLICIES, Destination
+from tests.unit.policy.reference import BoundedJudge, Judge, Verdict
 
 PUBLIC = "8.8.8.8"
 RANDOM = settings(deadline=None, derandomize=True, database=None, max_examples=120)

@@ -1,4 +1,4 @@
-"""The judge of connections in Go says what the one in Python says, which the relay still asks: word for word."""
+"""The judge of connections, in Go, says what the tests' own one in Python says: word for word."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ from typing import Any, Literal, TypeVar
 
 import pytest
 
-from atoll.network.egress import Destination, Egress, Outside
-from atoll.network.names import NameTable
-from atoll.network.resolver import Resolver
-from atoll.policy import CLOSED, BoundedJudge, Judge, Verdict, plain_host, spelled_out
+from atoll.policy import CLOSED, plain_host, spelled_out
 from atoll.types import (
     HOST_NAME,
     SANDBOX_DOMAIN,
@@ -30,6 +27,7 @@ from atoll.types import (
     UpstreamProxy,
 )
 from tests.unit.policy.policies import OPEN_RANGES, PATTERNS, PORTS, SEEN_PORTS
+from tests.unit.policy.reference import BoundedJudge, Judge, Verdict, on_the_wire
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[3]
@@ -187,41 +185,8 @@ def answer(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-class Known(Resolver):
-    """Knows the addresses of every name."""
-
-    def __init__(self, addresses: list[str]) -> None:
-        super().__init__(list)
-        self.known = addresses
-
-    async def addresses(self, name: str) -> list[str]:
-        return self.known
-
-
 def is_own(address: str) -> bool:
     return address == OWN
-
-
-def on_the_wire(
-    policy: Policy | None, ceiling: Policy | None, name: str | None, addresses: list[str], port: int
-) -> tuple[Verdict, str]:
-    """What a guest gets that asks for the name, if it has one, and connects."""
-    egress = Egress(NameTable(Path("/nonexistent/names")), Outside(Known(addresses), is_own))
-    egress.set(policy, ceiling)
-    if name is None:
-        verdict = egress.at_once(Destination(None, addresses[0], port))
-        assert verdict is not None
-        return verdict, addresses[0]
-    verdict = egress.name(name)
-    if verdict.action != "allow":
-        return verdict, ""
-    deciding = egress.decide(Destination(plain_host(name), "198.18.0.1", port))
-    try:
-        deciding.send(None)
-    except StopIteration as ended:  # nothing in it waits, so it needs no event loop
-        found, to = ended.value
-        return found, to or ""
-    raise AssertionError("it waits")
 
 
 def test_both_judges_say_the_same(ask: Ask) -> None:
@@ -282,7 +247,7 @@ def _agree(
     for (name, addresses, port), said in zip(destinations, ask(question), strict=True):
         where = f"{policy}\n{ceiling}\n{name!r} {addresses} {port}"
         if set(addresses) <= set(ADDRESSES):
-            verdict, to = on_the_wire(policy, ceiling, name, addresses, port)
+            verdict, to = on_the_wire(policy, ceiling, name, addresses, port, is_own)
             assert said["way"] == _told(answer(verdict), policy), where
             yield verdict.action
             if verdict.action in ("allow", "inspect"):

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import assume, example, given, settings
 
-from atoll.policy import Judge, Verdict, closed, plain
+from atoll.policy import closed, plain
 from atoll.types import HOST_NAME, SANDBOX_DOMAIN, Policy, Rule
 from tests.unit.policy.policies import ADDRESSES, DESTINATIONS, NAMES, POLICIES, SEEN_PORTS, Destination, kept
+from tests.unit.policy.reference import Judge, Verdict
 
 PUBLIC = "8.8.8.8"
 RANDOM = settings(deadline=None, derandomize=True, database=None, max_examples=250)

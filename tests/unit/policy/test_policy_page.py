@@ -4,8 +4,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from atoll.policy import Judge, check_policy, policy_from_json, policy_from_toml
+from atoll.policy import check_policy, policy_from_json, policy_from_toml
 from atoll.types import HOST_NAME, Policy
+from tests.unit.policy.reference import Judge
 
 PAGE = (Path(__file__).parents[3] / "docs/reference/policy.md").read_text()
 

@@ -5,8 +5,9 @@ from typing import get_args
 import pytest
 
 from atoll.errors import InvalidSpecError
-from atoll.policy import Judge, Verdict, check_policy, policy_of
+from atoll.policy import check_policy, policy_of
 from atoll.types import Policy, Preset, Rule
+from tests.unit.policy.reference import Judge, Verdict
 
 REGISTRIES = ("b.example", "a.example")
 

@@ -9,7 +9,6 @@ import pytest
 from atoll.errors import InvalidSpecError
 from atoll.policy import (
     SEALED,
-    Judge,
     ProxyAddress,
     check_policy,
     is_sealed,
@@ -22,6 +21,7 @@ from atoll.policy import (
     within,
 )
 from atoll.types import HOST_NAME, Policy, Rule, UpstreamProxy
+from tests.unit.policy.reference import Judge
 
 ALL = UpstreamProxy(url="socks5://ann:s3cr3t@proxy.example:1080")
 SOME = UpstreamProxy(url="http://proxy.example:3128", hosts=("a.example", "*.b.example"))

@@ -5,10 +5,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atoll.policy import Judge, Suggestion, check_policy, closed, plain, policy_from_toml, suggest, to_toml
+from atoll.policy import Suggestion, check_policy, closed, plain, policy_from_toml, suggest, to_toml
 from atoll.policy.paths import MOST_PATHS, path_patterns
 from atoll.types import HOST_NAME, EgressDecision, Policy, Rule
 from tests.unit.policy.policies import ADDRESSES, NAMES, SEEN_PORTS
+from tests.unit.policy.reference import Judge
 
 RANDOM = settings(deadline=None, derandomize=True, database=None, max_examples=200)
 

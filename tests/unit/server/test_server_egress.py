@@ -10,13 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from atoll.policy import Judge, check_policy, closed, masked, matches_host, plain
+from atoll.policy import check_policy, closed, masked, matches_host, plain
 from atoll.server.e2b.answers import Refusal
 from atoll.server.e2b.attributes import Attributes
 from atoll.server.e2b.egress import egress_of, mask_of
 from atoll.server.e2b.network_views import kept_network, told_network
 from atoll.server.e2b.wire import Network
 from atoll.types import EgressPolicy, Inject, Policy, Rule
+from tests.unit.policy.reference import Judge
 from tests.unit.server.examples import sandbox
 
 EVERYTHING = "0.0.0.0/0"

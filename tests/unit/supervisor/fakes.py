@@ -17,57 +17,43 @@ from atoll.errors import AgentError, AtollError, DeadlineError, ImageNotFoundErr
 from atoll.guest import AgentStats, Freed, GuestInit, LastWords
 from atoll.host import TreeChecksums, TreeUse, remove_tree, tree_use
 from atoll.images import Image
-from atoll.network import Flow, OpenUplink, Outside
-from atoll.network.resolver import Resolver
+from atoll.network import Flow, OpenUplink
 from atoll.types import EgressDecision, ImageAccess, ImageInfo, Policy, Progress
 
 DIGEST = "sha256-" + "0" * 64
 
 
-class FakeNames:
-    """The names that a guest knows by address."""
-
-    def __init__(self) -> None:
-        self.known: dict[str, str] = {}
-
-    def all(self) -> dict[str, str]:
-        return self.known
-
-    def take_over(self, names: Mapping[str, str]) -> None:
-        self.known = dict(names)
-
-
-class FakeEgress:
+class FakeGuest:
     """Tells nobody anything unless the test does."""
 
     def __init__(self) -> None:
-        self.names = FakeNames()
+        self.known: dict[str, str] = {}
         self.told: Callable[[EgressDecision], None] | None = None
         self.unplug: Callable[[str], None] | None = None
-
-    def watch(self, told: Callable[[EgressDecision], None], unplug: Callable[[str], None]) -> None:
-        self.told, self.unplug = told, unplug
-
-
-class FakeDataWatch:
-    """Hears what the test says."""
-
-    def __init__(self) -> None:
-        self.told: Callable[[str], None] | None = None
+        self.came: Callable[[str], None] | None = None
         self.is_fresh = False
 
-    @property
-    def is_on(self) -> bool:
-        return self.told is not None
+    def names(self) -> dict[str, str]:
+        return self.known
 
-    def begin(self, told: Callable[[str], None]) -> None:
-        self.told = told
+    def know(self, names: Mapping[str, str]) -> None:
+        self.known = dict(names)
+
+    def follow(self, told: Callable[[EgressDecision], None], unplug: Callable[[str], None]) -> None:
+        self.told, self.unplug = told, unplug
+
+    @property
+    def is_watched(self) -> bool:
+        return self.came is not None
+
+    def watch(self, came: Callable[[str], None]) -> None:
+        self.came = came
 
     def come(self) -> None:
         """Have data come."""
-        assert self.told is not None
-        told, self.told = self.told, None
-        told("chat.example:443")
+        assert self.came is not None
+        came, self.came = self.came, None
+        came("chat.example:443")
 
 
 class FakeLink:
@@ -83,8 +69,7 @@ class FakeLink:
         self.was_cut = False
         self.fail_cut = False
         self.is_held = False
-        self.egress = FakeEgress()
-        self.data_watch = FakeDataWatch()
+        self.guest = FakeGuest()
         self._links = links
 
     def set_policy(
@@ -117,7 +102,7 @@ class FakeLink:
 
     def release(self) -> None:
         self.calls.append("release")
-        self.data_watch.told = None
+        self.guest.came = None
 
     async def holds_nothing(self, known: list[Flow]) -> bool:
         return not self.is_held
@@ -152,7 +137,6 @@ class FakeLinks:
     """What the host has of links: it outlives a supervisor."""
 
     def __init__(self) -> None:
-        self.outside = Outside(Resolver(list), lambda _: False)
         self.open: dict[str, FakeLink] = {}
         self._number = 0
 

@@ -79,6 +79,7 @@ class Harness:
             images=cast(Any, self.images),
             layers=cast(Any, self.layers),
             image_roots=cast(Any, FakeImageRoots()),
+            relay=cast(Any, None),
             links=cast(Any, self.links),
             cgroups=None,
             nameserver="192.0.2.53",

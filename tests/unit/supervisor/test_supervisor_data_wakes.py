@@ -11,7 +11,7 @@ from atoll.supervisor.monitors.data_wakes import PAUSES_S, WAKE_EVERY_S, WAKES_A
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.types import Lifecycle
-from tests.unit.supervisor.fakes import FakeDataWatch, FakeLink
+from tests.unit.supervisor.fakes import FakeGuest, FakeLink
 from tests.unit.supervisor.harness import Harness, with_harness, with_harness_of
 
 WOKEN = {"lifecycle": {"wake_on_data": True}}
@@ -33,9 +33,9 @@ async def sleep(harness: Harness, sandbox: Sandbox) -> None:
     await harness.asleep({"sandbox_id": sandbox.sandbox_id})
 
 
-def watch_of(sandbox: Sandbox) -> FakeDataWatch:
+def watch_of(sandbox: Sandbox) -> FakeGuest:
     assert isinstance(sandbox.link, FakeLink)
-    return sandbox.link.data_watch
+    return sandbox.link.guest
 
 
 def log_of(harness: Harness, sandbox: Sandbox) -> str:
@@ -58,12 +58,12 @@ async def test_data_wakes_a_sleeper_with_its_connections_and_the_log_says_so(har
     assert sandbox.running.link is link
     assert "data came from chat.example:443\n" in log_of(harness, sandbox)
     await sleep(harness, sandbox)
-    assert watch_of(sandbox).is_on
+    assert watch_of(sandbox).is_watched
 
 
 @with_harness
 async def test_only_those_that_want_it_are_watched(harness: Harness) -> None:
-    assert not watch_of(await asleep(harness, lifecycle={})).is_on
+    assert not watch_of(await asleep(harness, lifecycle={})).is_watched
     with pytest.raises(InvalidSpecError, match="auto_resume"):
         Lifecycle(wake_on_data=True, auto_resume=False).check()
 
@@ -94,7 +94,7 @@ async def test_one_that_wakes_too_often_waits_and_is_not_forgotten(harness: Harn
     # a client's use does not wait, and what was to wake it is read then
     assert (await harness.ask("POST", f"/v1/sandboxes/{sandbox.sandbox_id}/wake")).status == 200
     await sleep(harness, sandbox)
-    assert watch_of(sandbox).is_on
+    assert watch_of(sandbox).is_watched
     watch_of(sandbox).come()
     harness.boot_s += WAKE_EVERY_S
     await until_awake(harness, sandbox)
@@ -143,7 +143,7 @@ async def test_the_supervisor_stays_for_one_that_data_may_wake(harness: Harness)
     harness.system.keeper._asked_at_s -= 60
     assert not harness.system.keeper.may_leave()
     harness.system.keeper._asked_at_s -= 60
-    watch_of(sandbox).told = None  # as when the last connection has ended
+    watch_of(sandbox).came = None  # as when the last connection has ended
     assert harness.system.keeper.may_leave()
 
 
@@ -154,7 +154,7 @@ async def test_what_comes_while_an_idle_one_falls_asleep_wakes_it_again(harness:
     assert sandbox.running is not None
     link = sandbox.running.link
     assert isinstance(link, FakeLink)
-    link.is_held = link.data_watch.is_fresh = True
+    link.is_held = link.guest.is_fresh = True
     going_on = harness.host.hold("checkpoint")
 
     def falls_asleep() -> bool:

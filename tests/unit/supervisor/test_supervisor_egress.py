@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from atoll.errors import EdgeError, UnsupportedError
-from atoll.network import Grant, Outside
-from atoll.network.resolver import ResolveError
+from atoll.network import Grant
+from atoll.network.relay import RelayError
 from atoll.supervisor.lifecycle.egress_control import EgressControl
 from atoll.supervisor.lifecycle.package_registries import PackageRegistries
 from atoll.supervisor.tenants.proxy_passwords import ProxyPasswords
@@ -46,7 +46,7 @@ def control(harness: Harness, known: list[Any]) -> EgressControl:
         decisions=cast(Any, None),
         alarms=cast(Any, None),
         inspection=cast(Any, object()),
-        outside=cast(Any, None),
+        relay=cast(Any, None),
         registries=PackageRegistries(dict),
     )
 
@@ -124,18 +124,20 @@ class Judging:
 
 
 class Resolving:
-    """Resolves one name, and has one address of its own."""
+    """Resolves one name, and knows that one address is this host's own."""
 
-    async def addresses(self, name: str) -> list[str]:
-        if name != "a.example":
-            raise ResolveError(name, 3)
-        return ["192.0.2.1", "192.0.2.2"]
+    async def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        assert message["op"] == "resolve"
+        found = {"a.example": ["192.0.2.1", "192.0.2.2"], "192.0.2.2": ["192.0.2.2"]}.get(message["name"])
+        if found is None:
+            raise RelayError(f"{message['name']} cannot be resolved: NXDOMAIN")
+        return {"addresses": [{"address": each, "own": each == "192.0.2.2"} for each in found]}
 
 
 def judging(harness: Harness, *answers: EgressVerdict | None) -> tuple[EgressControl, Judging]:
     egress, edge = control(harness, []), Judging(*answers)
     egress._inspection = cast(Any, edge)
-    egress._outside = Outside(cast(Any, Resolving()), lambda address: address == "192.0.2.2")
+    egress._relay = cast(Any, Resolving())
     return egress, edge
 
 

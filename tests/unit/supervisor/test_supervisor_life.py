@@ -211,13 +211,13 @@ async def test_a_sleeper_without_connections_has_no_link_and_wakes_on_a_new_one(
     one = f"/v1/sandboxes/{made['sandbox_id']}"
     sandbox = harness.system.registry.sandbox(made["sandbox_id"])
     (link,) = harness.links.open.values()
-    link.egress.names.known = {"198.18.0.1": "example.com"}
+    link.guest.known = {"198.18.0.1": "example.com"}
     await harness.asleep(made)
     assert (harness.links.open, sandbox.link, sandbox.row.link_id) == ({}, None, None)
     await harness.ask("POST", f"{one}/wake")
     (new,) = harness.links.open.values()
     assert new is not link
-    assert new.egress.names.known == {"198.18.0.1": "example.com"}
+    assert new.guest.known == {"198.18.0.1": "example.com"}
     assert new.policy == "none"
     assert "reset 1" in new.calls
     assert sandbox.row.link_id == new.link_id

@@ -288,8 +288,8 @@ async def test_a_wake_under_way_gets_no_network(harness: Harness) -> None:
 async def test_a_rule_of_its_policy_unplugs_it(harness: Harness) -> None:
     made = await harness.create()
     link = link_of(harness)
-    assert link.egress.unplug is not None
-    link.egress.unplug("rule 1 unplugs at evil.example:443")
+    assert link.guest.unplug is not None
+    link.guest.unplug("rule 1 unplugs at evil.example:443")
     assert link.was_cut  # at once
     sandbox = harness.system.registry.sandbox(made["sandbox_id"])
     await harness.until(lambda: sandbox.row.unplugged is not None)

@@ -1,16 +1,16 @@
-"""Decides about connections by name, address and port, on the wire. Nothing else decides there.
+"""Decides about connections by name, address and port, written for the tests alone.
 
-`policy/connection.go` decides the same about connections that are only asked about.
-
-Rules about requests are decided by the edge, which gets the numbers of the rules that a connection's
-destination matches.
+`policy/connection.go` and `policy/decide.go` decide on the wire, and have to say the same, word for word.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from ipaddress import ip_address, ip_network
 from typing import Literal
 
+from atoll.policy import EVERYTHING, rule_name
 from atoll.policy.hosts import plain_host
 from atoll.policy.internal import is_internal
 from atoll.policy.masks import Mask, Names, RuleIndex, mask_of, members
@@ -18,6 +18,8 @@ from atoll.policy.ports import LAST_PORT
 from atoll.policy.proxies import is_loopback_name, local_name, proxied
 from atoll.policy.ranges import closed, plain
 from atoll.types import HOST_NAME, Policy
+
+LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,105 @@ def _until(found: Mask, ends: Mask) -> Mask:
     return found & (lowest | (lowest - 1))
 
 
-def rule_name(policy: Policy, number: int) -> str:
-    """What people call a rule: its name, or its number counted from 1."""
-    name = policy.rules[number].name
-    return f"rule {number + 1} ({name})" if name else f"rule {number + 1}"
+class BoundedJudge:
+    """A policy under a ceiling, ready to decide. ``ceiling`` decides for itself alone.
+
+    Args:
+        policy: The sandbox's own policy; None is everything public.
+        ceiling: The ceiling. Use ``check_ceiling`` first.
+    """
+
+    def __init__(self, policy: Policy | None, ceiling: Policy) -> None:
+        self._own = Judge(EVERYTHING if policy is None else policy)
+        self.ceiling = Judge(ceiling)
+
+    def name(self, name: str) -> Verdict:
+        """See ``Judge``: a name that either of them denies is not resolved."""
+        return _both(self._own.name(name), self.ceiling.name(name))
+
+    def knows_address(self, name: str, address: str) -> bool:
+        """See ``Judge``."""
+        return self._own.knows_address(name, address) and self.ceiling.knows_address(name, address)
+
+    def proxied(self, name: str | None) -> bool:
+        """See ``Judge``: only a policy has a proxy."""
+        return self._own.proxied(name)
+
+    def looks_into(self, name: str) -> bool:
+        """See ``Judge``: what one of them passes through, the other may still want to look into."""
+        return self._own.looks_into(name) or self.ceiling.looks_into(name)
+
+    def connection(self, name: str | None, address: str | None, port: int) -> Verdict:
+        """See ``Judge``: it is inspected if one of them wants that."""
+        return _both(self._own.connection(name, address, port), self.ceiling.connection(name, address, port))
+
+
+def _both(own: Verdict, ceiling: Verdict) -> Verdict:
+    if own.action == "unplug":
+        return own
+    if ceiling.action == "unplug" or (ceiling.action == "deny" and own.action != "deny"):
+        return replace(ceiling, ceiling=True, reason=f"the team's ceiling: {ceiling.reason}")
+    if own.action == "deny":
+        return own
+    above = ceiling.deciding
+    if "inspect" in (own.action, ceiling.action):
+        return Verdict("inspect", kept=own.deciding, above=above)
+    return replace(own, above=above)
+
+
+_ALLOWED = Verdict("allow")
+_NO_NAME = Verdict("deny", reason="the address stands for no name: resolve the name again")
+_THIS_HOST = "this host, which only a rule for host.atoll.internal opens"
+_SYNTHETIC = ip_network("198.18.0.0/15")
+
+
+def on_the_wire(
+    policy: Policy | None,
+    ceiling: Policy | None,
+    name: str | None,
+    addresses: Sequence[str],
+    port: int,
+    is_own: Callable[[str], bool],
+) -> tuple[Verdict, str]:
+    """Return what a guest gets that asks for a name, if it has one, and connects; and where it is connected to."""
+    judge = None if policy is None else Judge(policy)
+    both = judge if ceiling is None else BoundedJudge(policy, ceiling)
+    if name is None:
+        if both is not None and ip_address(addresses[0]) in _SYNTHETIC:
+            return _NO_NAME, addresses[0]
+        if both is None and not 0 < port < 65_536:
+            return Verdict("deny", reason=f"{port} is not a port"), addresses[0]
+        return _of(both, None, addresses[0], port, is_own), addresses[0]
+    verdict = _ALLOWED if both is None else both.name(name)
+    if verdict.action != "allow":
+        return verdict, ""
+    plain_name = plain_host(name)
+    if both is not None and both.proxied(plain_name):
+        return both.connection(plain_name, None, port), ""
+    if both is not None and is_internal(plain_name):
+        return both.connection(plain_name, LOOPBACK, port), LOOPBACK
+    verdicts = [(_of(both, plain_name, address, port, is_own), address) for address in addresses]
+    return next((found for found in verdicts if found[0].action != "deny"), verdicts[0])
+
+
+def _of(
+    judge: Judge | BoundedJudge | None,
+    name: str | None,
+    address: str,
+    port: int,
+    is_own: Callable[[str], bool],
+) -> Verdict:
+    if judge is None:
+        why = closed(plain(address))
+        if why is None and is_own(str(plain(address))):
+            why = _THIS_HOST
+        return _ALLOWED if why is None else Verdict("deny", reason=f"{_place(address, name)} is {why}")
+    verdict = judge.connection(name, address, port)
+    if verdict.action in ("deny", "unplug") or is_internal(name) or not is_own(str(plain(address))):
+        return verdict
+    return Verdict("deny", verdict.rule, reason=f"{_place(address, name)} is {_THIS_HOST}")
+
+
+def _place(address: str, name: str | None) -> str:
+    """What a refusal calls an address. Who asked by name is not told it."""
+    return address if name is None else f"{name} leads to an address that"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from atoll.errors import HostError
-from atoll.host import Home, end_edge, note_edge, start_ticks
+from atoll.host import Home, end_program, note_program, start_ticks
 
 
 @pytest.fixture
@@ -25,27 +25,27 @@ def home(tmp_path: Path) -> Home:
 
 
 def test_the_recorded_process_is_ended(home: Home, process: subprocess.Popen[bytes]) -> None:
-    end_edge(home)
-    note_edge(home, process.pid, start_ticks(process.pid) or 0)
-    end_edge(home)
+    end_program(home, "edge")
+    note_program(home, "edge", process.pid, start_ticks(process.pid) or 0)
+    end_program(home, "edge")
     assert process.wait(60) == -9
-    end_edge(home)
+    end_program(home, "edge")
 
 
 def test_a_later_process_with_the_same_pid_is_left_alone(
     home: Home, process: subprocess.Popen[bytes]
 ) -> None:
-    note_edge(home, process.pid, (start_ticks(process.pid) or 0) + 1)
-    end_edge(home)
-    note_edge(home, process.pid, start_ticks(process.pid) or 0)
+    note_program(home, "edge", process.pid, (start_ticks(process.pid) or 0) + 1)
+    end_program(home, "edge")
+    note_program(home, "edge", process.pid, start_ticks(process.pid) or 0)
     record = home.run / "edge.json"
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     record.write_text(record.read_text().replace(boot, "another boot"))
-    end_edge(home)
+    end_program(home, "edge")
     assert process.poll() is None
 
 
 def test_a_record_that_nobody_can_read_is_an_error(home: Home) -> None:
     (home.run / "edge.json").write_text("{")
     with pytest.raises(HostError, match="edge.json"):
-        end_edge(home)
+        end_program(home, "edge")
