@@ -8,15 +8,15 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from atoll.network.carried_state import CarriedState
 from atoll.network.channel import Message
-from atoll.network.flows import Flow
 from atoll.network.relay import Relay
 from atoll.policy import proxy_document, spelled_out
 from atoll.types import EgressDecision, Policy, converted
@@ -60,7 +60,7 @@ class Rules:
         }
 
 
-class CarriedGuest:
+class CarriedGuest(CarriedState):
     """A guest at the relay. What it is meant to be is kept here, and told to each relay that starts.
 
     Args:
@@ -77,8 +77,7 @@ class CarriedGuest:
         sockets: tuple[socket.socket, socket.socket, socket.socket],
         names: Path,
     ) -> None:
-        self.relay = relay
-        self._link_id = link_id
+        super().__init__(relay, link_id)
         self._sockets = sockets
         self._names = names
         self._rules: Rules | None = None
@@ -155,38 +154,6 @@ class CarriedGuest:
         """Whether data may come on a connection that is watched."""
         return self._came is not None and bool(self._asked("watched", False))
 
-    @property
-    def is_fresh(self) -> bool:
-        """Whether the guest has got something only a moment ago, for which it may have had no time."""
-        return bool(self._asked("fresh", False))
-
-    @property
-    def is_asking(self) -> bool:
-        """Whether it waits for an answer about a name."""
-        return bool(self._asked("asked", False))
-
-    @property
-    def owes_servers(self) -> bool:
-        """Whether something that the guest has sent, or a connection that it wants, has not got out yet."""
-        return bool(self._asked("owes", False))
-
-    def flows(self) -> list[Flow]:
-        """Return the connections that are open now."""
-        return converted(self._asked("flows", []), list[Flow])
-
-    def kept(self, known: Collection[Flow]) -> int | None:
-        """How many of the guest's connections would only be reset; None if it has others.
-
-        Args:
-            known: The connections that are reset if the relay carries this guest no more.
-        """
-        answer = self._asked("kept", 0, document={"known": list(known)})
-        return None if answer is None else int(answer)
-
-    def names(self) -> dict[str, str]:
-        """Return the name of each address that the guest was given, the least recently used first."""
-        return converted(self._asked("names", {}), dict[str, str])
-
     def know(self, names: Mapping[str, str]) -> None:
         """Hold exactly these names of addresses, which a guest knows that was restored.
 
@@ -241,16 +208,6 @@ class CarriedGuest:
         # A relay that does not run has no connections, and the next one is told.
         with contextlib.suppress(ConnectionError, TimeoutError):
             self.relay.call(self._message(op))
-
-    def _asked(self, what: str, otherwise: Any, *, document: object = None) -> Any:
-        try:
-            answer = self.relay.call({**self._message("ask"), "what": what}, document=document)
-        except (ConnectionError, TimeoutError):
-            return otherwise
-        return answer.get("content", answer.get(what))
-
-    def _message(self, op: str) -> Message:
-        return {"op": op, "link": self._link_id}
 
 
 def _nothing(_: object) -> None:

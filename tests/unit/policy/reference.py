@@ -271,6 +271,8 @@ def on_the_wire(
     plain_name = plain_host(name)
     if both is not None and both.proxied(plain_name):
         return both.connection(plain_name, None, port), ""
+    if both is None and is_internal(plain_name):
+        return Verdict("deny", reason=f"no rule exposes {plain_name}"), addresses[0]
     if both is not None and is_internal(plain_name):
         return both.connection(plain_name, LOOPBACK, port), LOOPBACK
     verdicts = [(_of(both, plain_name, address, port, is_own), address) for address in addresses]
