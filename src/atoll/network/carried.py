@@ -154,13 +154,14 @@ class CarriedGuest(CarriedState):
         """Whether data may come on a connection that is watched."""
         return self._came is not None and bool(self._asked("watched", False))
 
-    def know(self, names: Mapping[str, str]) -> None:
+    async def know(self, names: Mapping[str, str]) -> None:
         """Hold exactly these names of addresses, which a guest knows that was restored.
 
         Raises:
-            OSError: The relay does not run.
+            OSError: The relay does not run, and does not start.
         """
-        self.relay.call(self._message("take_over"), document={"names": dict(names)})
+        await self.relay.start()
+        self.relay.call(self._message("take_over"), document=list(names.items()))
 
     async def aclose(self) -> None:
         """Reset every connection and accept no new ones. Idempotent."""

@@ -51,16 +51,22 @@ class CarriedState:
         answer = self._asked("kept", 0, document={"known": list(known)})
         return None if answer is None else int(answer)
 
-    def names(self) -> dict[str, str]:
-        """Return the name of each address that the guest was given, the least recently used first."""
-        return converted(self._asked("names", {}), dict[str, str])
+    async def names(self) -> dict[str, str]:
+        """Return the name of each address that the guest was given, the least recently used first.
+
+        Raises:
+            OSError: The relay does not run, and does not start.
+        """
+        await self.relay.start()
+        answer = self.relay.call({**self._message("ask"), "what": "names"})
+        return dict(converted(answer.get("content"), list[tuple[str, str]]))
 
     def _asked(self, what: str, otherwise: Any, *, document: object = None) -> Any:
         try:
             answer = self.relay.call({**self._message("ask"), "what": what}, document=document)
         except (ConnectionError, TimeoutError):
             return otherwise
-        return answer.get("content", answer.get(what))
+        return answer.get("content", answer.get("value"))
 
     def _message(self, op: str) -> Message:
         return {"op": op, "link": self._link_id}

@@ -252,7 +252,7 @@ async def test_names_outlive_their_supervisor(testbed: NetworkTestbed) -> None:
             link = await second.adopt(guest.link.link_id)
             assert link is not None
             link.set_policy(Policy.allow(GOOD))
-            assert link.guest.names() == {address: GOOD}
+            assert await link.guest.names() == {address: GOOD}
             assert await echoes(guest, address, port)
         finally:
             await second.aclose()
@@ -267,7 +267,7 @@ async def test_a_copy_knows_the_names_of_its_original(testbed: NetworkTestbed) -
         address = await address_of(original, GOOD)
         copy.link.set_policy(Policy.allow(GOOD))
         assert await copy.is_reset(address, port)
-        copy.link.guest.know(original.link.guest.names())
+        await copy.link.guest.know(await original.link.guest.names())
         assert await echoes(copy, address, port)
 
 

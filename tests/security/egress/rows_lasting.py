@@ -153,7 +153,7 @@ def _forked() -> Row:
         """A copy knows the names of its original, and has rules of its own."""
         known = await ground.address()
         copy = await ground.neighbour()
-        copy.link.guest.know(ground.guest.link.guest.names())
+        await copy.link.guest.know(await ground.guest.link.guest.names())
         ground.apply(Policy.allow(GOOD if ground.expects else OTHER), guest=copy)
         ground.hurries = True
         await ground.talk(known, ground.port, _PIECE, guest=copy)

@@ -136,7 +136,8 @@ def _addresses() -> list[Row]:
 
 def _named_first(ground: Ground) -> None:
     ground.apply(_GOOD)
-    ground.guest.link.guest.know({"198.18.0.1": GOOD})
+    named = {"op": "take_over", "link": ground.guest.link.link_id}
+    ground.relay.call(named, document=[("198.18.0.1", GOOD)])
 
 
 def _asked(name: str, kind: str = "A", server: str = GATEWAY, *, stream: bool = False) -> Attempt:

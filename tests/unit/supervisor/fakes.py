@@ -33,10 +33,10 @@ class FakeGuest:
         self.came: Callable[[str], None] | None = None
         self.is_fresh = False
 
-    def names(self) -> dict[str, str]:
+    async def names(self) -> dict[str, str]:
         return self.known
 
-    def know(self, names: Mapping[str, str]) -> None:
+    async def know(self, names: Mapping[str, str]) -> None:
         self.known = dict(names)
 
     def follow(self, told: Callable[[EgressDecision], None], unplug: Callable[[str], None]) -> None:

@@ -346,7 +346,7 @@ class Checkpoints:
         stopped_ms = (time.perf_counter() - began) * 1000
         whole = lazy is None or await lazy.written(restorable=pages is not None)
         write_flows(into, flows)
-        write_names(into, running.link.guest.names())
+        write_names(into, await running.link.guest.names())
         note_boot(into)
         return stopped_ms, whole
 

@@ -116,7 +116,7 @@ class Clones:
                 row = row.but(stack=tuple(stack))
             link = await self._links.take()
             self._egress.govern(link, row)
-            link.guest.know(read_names(checkpoint))
+            await link.guest.know(read_names(checkpoint))
             # Copies share the memory pages that none of them touches.
             plan = self._plans.of(row, checkpoint=checkpoint, read_ahead=False, being_written=being_written)
             running = await self._begin(row, plan, env_inside, link)

@@ -91,12 +91,12 @@ class Restores:
         checkpoint = self._paths.checkpoint(sandbox.sandbox_id)
         row = sandbox.row.but(generation=sandbox.row.generation + 1)
         link, kept = await self._sandbox_links.take(sandbox)
-        if not kept:
-            link.guest.know(read_names(checkpoint))
         waking = self._operations.during(sandbox.sandbox_id, "wake", link_id=link.link_id)
         async with contextlib.AsyncExitStack() as under_way:
             try:
                 await under_way.enter_async_context(waking)
+                if not kept:
+                    await link.guest.know(read_names(checkpoint))
                 plan = self._plans.of(row, checkpoint=checkpoint)
                 wanted = woken_init(row, self._plans.image(row))
                 running = await self._running_machines.begin(plan, link, wanted)

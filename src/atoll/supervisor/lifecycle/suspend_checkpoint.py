@@ -74,7 +74,7 @@ class SuspendCheckpoints:
             await self._settle(running.disk)
         # After the memory: the newest file here tells which changes of the disk are older than the memory.
         write_flows(aside, flows)
-        write_names(aside, running.link.guest.names())
+        write_names(aside, await running.link.guest.names())
         if durable:
             # A checkpoint that contains the engine's disk must have its checksum before the previous one
             # goes.
