@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import socket
 import ssl
 import struct
+import subprocess
 import traceback
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import dns.message
 import dns.rdatatype
 
 from atoll.host import edge_path
-from atoll.network import EdgeProgram, Grant, HostSettings, Inspection, Links
+from atoll.network import EdgeProgram, Grant, HostSettings, Inspection, Links, Relay, RelayProgram
 from atoll.secrets import Authority, home_authority
 from atoll.types import EgressDecision, EgressPolicy, Policy
 from tests.integration.network import testbed
@@ -30,6 +31,7 @@ from tests.integration.network.nameserver import KnownNames, knowing
 from tests.integration.network.testbed import PUBLIC, Guest
 from tests.integration.network.web import certified
 
+_ROOT = Path(__file__).resolve().parents[3]
 GOOD, OTHER, EVIL = "api.example.com", "other.example.com", "evil.example.net"
 GATEWAY = "10.254.0.1"
 PATIENCE_S = 60.0
@@ -91,13 +93,16 @@ class Ground:
 
     def __init__(
         self,
+        directory: Path,
         links: Links,
         settings: HostSettings,
         inspection: Inspection,
         names: KnownNames,
         authority: Authority,
     ) -> None:
+        self._directory = directory
         self._settings = settings
+        self._gullible: Links | None = None
         self._links = links
         self.relay = links.relay
         self.inspection = inspection
@@ -110,6 +115,29 @@ class Ground:
         self._neighbours: list[Guest] = []
         self.told: list[EgressDecision] = []
         self.unplugged: list[str] = []
+
+    @asynccontextmanager
+    async def gullible(self) -> AsyncIterator[None]:
+        """Have a guest whose relay takes no address for closed: what is tried must get through there."""
+        if self._gullible is None:
+            pins = self._directory / "gullible"
+            pins.mkdir()
+            program = await asyncio.to_thread(_gullible_relay, self._directory)
+            relay = Relay(RelayProgram(lambda: (str(program),), pins / "relay.sock"), self._settings)
+            self._gullible = Links(pins, relay)
+        kept, self.guest = self.guest, Guest(await self._gullible.take())
+        try:
+            yield
+        finally:
+            await self.guest.link.aclose()
+            self.guest = kept
+
+    async def aclose(self) -> None:
+        """End the relays."""
+        for links in (self._links, self._gullible):
+            if links is not None:
+                await links.aclose()
+                links.sweep(keep=())
 
     async def begin(self) -> None:
         """Make the guest anew."""
@@ -127,7 +155,7 @@ class Ground:
         self.target.forget()
         self.names.names = {GOOD: PUBLIC, OTHER: PUBLIC, EVIL: PUBLIC}
         self.names.asked.clear()
-        self.relay.call({"op": "forget_names"})
+        self.guest.link.guest.relay.call({"op": "forget_names"})
         self.told.clear()
         self.unplugged.clear()
         self.hurries = self.expects = False
@@ -136,7 +164,7 @@ class Ground:
     def settle(self, foreign: tuple[str, ...]) -> None:
         """Have only these ranges count as another host's."""
         self._settings.foreign = foreign
-        self.relay.settle()
+        self.guest.link.guest.relay.settle()
 
     async def end(self) -> None:
         """Remove the guests."""
@@ -165,7 +193,7 @@ class Ground:
         """Let names lead elsewhere from now on; ``good`` and ``evil`` are the names."""
         known = {"good": GOOD, "other": OTHER, "evil": EVIL}
         self.names.names |= {known[key]: address for key, address in names.items()}
-        self.relay.call({"op": "forget_names"})
+        self.guest.link.guest.relay.call({"op": "forget_names"})
 
     async def ask(
         self, name: str, kind: str = "A", server: str = GATEWAY, *, stream: bool = False
@@ -262,15 +290,20 @@ def _asked(asking: socket.socket, query: bytes) -> bytes:
     return asking.recv(4096)
 
 
-@contextmanager
-def without(module: Any, check: str, instead: object) -> Iterator[None]:
-    """Disable a check: what is tried here must get through without it."""
-    kept = getattr(module, check)
-    setattr(module, check, instead)
-    try:
-        yield
-    finally:
-        setattr(module, check, kept)
+def _gullible_relay(directory: Path) -> Path:
+    """Build a relay that takes no address for closed."""
+    source = _ROOT / "policy" / "address.go"
+    begins = "func WhyClosed(address netip.Addr) string {\n"
+    text = source.read_text()
+    assert begins in text
+    changed, overlay, program = (
+        directory / name for name in ("address.go", "overlay.json", "gullible-relay")
+    )
+    changed.write_text(text.replace(begins, f'{begins}\treturn ""\n'))
+    overlay.write_text(json.dumps({"Replace": {str(source): str(changed)}}))
+    argv = ["go", "build", "-overlay", str(overlay), "-o", str(program), "./relay"]
+    subprocess.run(argv, cwd=_ROOT, env={**os.environ, "CGO_ENABLED": "0"}, check=True)
+    return program
 
 
 @asynccontextmanager
@@ -288,7 +321,7 @@ async def ground(directory: Path) -> AsyncIterator[Ground]:
         links = Links(pins, testbed.relay_at(pins, settings))
         program = EdgeProgram(lambda: (str(edge_path()),), lambda: config)
         inspection = Inspection(program, links.relay)
-        made = Ground(links, settings, inspection, names, home)
+        made = Ground(directory, links, settings, inspection, names, home)
         servers = []
         try:
             for tls in (None, context):
@@ -302,8 +335,7 @@ async def ground(directory: Path) -> AsyncIterator[Ground]:
                 server.close()
             made.target.forget()
             await inspection.aclose()
-            await links.aclose()
-            links.sweep(keep=())
+            await made.aclose()
             await asyncio.sleep(0.05)
 
 

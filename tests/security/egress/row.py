@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from atoll.types import EgressPolicy, Policy, Rule
 from tests.security.egress.ground import EVIL, GOOD, OK, OTHER, Ground
 
 _REQUEST = f"GET /ok HTTP/1.1\r\nHost: {GOOD}\r\nConnection: close\r\n\r\n".encode()
-SetUp = Callable[[Ground], AbstractContextManager[None] | None]
+SetUp = Callable[[Ground], AbstractContextManager[None] | AbstractAsyncContextManager[None] | None]
 Attempt = Callable[[Ground], Awaitable[bool]]
 
 
@@ -49,16 +49,27 @@ class Row:
     async def run(self, ground: Ground) -> None:
         """Try it both ways."""
         ground.expects = True
-        with self.off(ground) or contextlib.nullcontext():
+        async with _set_up(self.off, ground):
             reached = await self.attempt(ground)
         assert reached, "the attempt does not reach its target even where nothing stops it"
         await ground.end()
         await ground.begin()
-        with self.on(ground) or contextlib.nullcontext():
+        async with _set_up(self.on, ground):
             reached = await self.attempt(ground)
             assert not reached, f"it got through; the server has seen {ground.raw()[:2000]!r}"
             ground.target.answer, ground.target.greeting, ground.expects = OK, b"", True
             assert self.honest is None or await self.honest(ground), "what is allowed does not pass either"
+
+
+@asynccontextmanager
+async def _set_up(way: SetUp, ground: Ground) -> AsyncIterator[None]:
+    made = way(ground)
+    async with contextlib.AsyncExitStack() as stack:
+        if isinstance(made, AbstractAsyncContextManager):
+            await stack.enter_async_context(made)
+        elif made is not None:
+            stack.enter_context(made)
+        yield
 
 
 def under(policy: EgressPolicy) -> SetUp:

@@ -7,15 +7,14 @@ import contextlib
 import functools
 import socket
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from atoll.host import in_netns
-from atoll.network import egress, filters, nftables
-from atoll.policy import judge
+from atoll.network import filters, nftables
 from atoll.types import Policy, Rule
 from tests.integration.network.testbed import EVERYWHERE, PRIVATE, PUBLIC
-from tests.security.egress.ground import EVIL, GATEWAY, GOOD, PATIENCE_S, Ground, without
+from tests.security.egress.ground import EVIL, GATEWAY, GOOD, PATIENCE_S, Ground
 from tests.security.egress.row import Attempt, Row, SetUp, under
 
 _ANY_NAME = Policy(rules=(Rule(hosts=("*",)),))
@@ -33,13 +32,10 @@ async def _reaches(ground: Ground, address: str, port: int = 0) -> bool:
 def _open_all(policy: Policy | str) -> SetUp:
     """Have a policy, and no address count as closed."""
 
-    @contextmanager
-    def set_up(ground: Ground) -> Iterator[None]:
-        def nothing(_: object) -> None:
-            return None
-
-        ground.apply(policy)  # type: ignore[arg-type]
-        with without(judge, "closed", nothing), without(egress, "closed", nothing):
+    @asynccontextmanager
+    async def set_up(ground: Ground) -> AsyncIterator[None]:
+        async with ground.gullible():
+            ground.apply(policy)  # type: ignore[arg-type]
             yield
 
     return set_up
