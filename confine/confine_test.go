@@ -24,11 +24,28 @@ func TestNothingIsLeftToTry(t *testing.T) {
 			t.Errorf("with all rights: %s fails: %s", each, before)
 		}
 	}
+	for _, each := range []string{"connect", "accept", "datagram", "pair", "memfd", "queue"} {
+		if !strings.Contains(string(before), "network: "+each+" true") {
+			t.Errorf("with all rights: %s fails: %s", each, before)
+		}
+	}
 	after, err := exec.Command(path, "confined").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, after)
 	}
 	if strings.Contains(string(after), "true") || !strings.HasSuffix(string(after), "alive\n") {
 		t.Errorf("without rights: %s", after)
+	}
+	after, err = exec.Command(path, "network").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, after)
+	}
+	for line := range strings.Lines(string(after)) {
+		if is := strings.HasSuffix(line, "true\n"); is != strings.HasPrefix(line, "network: ") && line != "alive\n" {
+			t.Errorf("with a network: %s", line)
+		}
+	}
+	if !strings.HasSuffix(string(after), "alive\n") {
+		t.Errorf("with a network: %s", after)
 	}
 }

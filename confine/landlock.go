@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What each version of landlock can forbid. All of it is forbidden, and nothing is excepted.
+// What each version of landlock can forbid. Nothing of what is forbidden is excepted.
 var (
 	fileRights = []uint64{
 		1: 1<<13 - 1, // execute … make_sym
@@ -16,18 +16,22 @@ var (
 		4: 1<<15 - 1,
 		5: 1<<16 - 1, // ioctl of devices
 	}
-	netRights = []uint64{4: unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP}
+	bindRights    = []uint64{4: unix.LANDLOCK_ACCESS_NET_BIND_TCP}
+	connectRights = []uint64{4: unix.LANDLOCK_ACCESS_NET_CONNECT_TCP}
 )
 
-// landlock takes away all files and TCP ports. It is false where the kernel has no landlock. Its scope of signals is left
+// landlock takes away all files and TCP ports, but to connect if that is allowed. It is false where the kernel has no landlock. Its scope of signals is left
 // out: kernels before 6.15 apply it between threads of one process, and the filter of system calls forbids others anyway.
-func landlock() (bool, error) {
+func landlock(allow Allow) (bool, error) {
 	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
 		return false, nil
 	}
 	rules := unix.LandlockRulesetAttr{
-		Handled_access_fs: upTo(fileRights, int(version)), Handled_access_net: upTo(netRights, int(version)),
+		Handled_access_fs: upTo(fileRights, int(version)), Handled_access_net: upTo(bindRights, int(version)),
+	}
+	if !allow.Network {
+		rules.Handled_access_net |= upTo(connectRights, int(version))
 	}
 	size := unsafe.Sizeof(rules.Handled_access_fs)
 	if version >= 4 {

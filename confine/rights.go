@@ -1,4 +1,4 @@
-// Package confine gives up what the edge does not need, for good.
+// Package confine gives up what a program does not need, for good.
 package confine
 
 import (
@@ -50,9 +50,15 @@ func isRuntimes(fd int) bool {
 	return err == nil && (link == "anon_inode:[eventpoll]" || link == "anon_inode:[eventfd]")
 }
 
+// Allow is what a program keeps beside the descriptors that it has open.
+type Allow struct {
+	// Network lets it connect by TCP and UDP and accept on listeners that it gets. It may not bind or listen itself.
+	Network bool
+}
+
 // Confine gives up users, capabilities, files and system calls. It returns what it could turn on: a kernel may lack
 // landlock, and only root can become someone else.
-func Confine(user int) ([]string, error) {
+func Confine(user int, allow Allow) ([]string, error) {
 	var on []string
 	if user >= 0 && os.Geteuid() == 0 {
 		if err := become(user); err != nil {
@@ -68,14 +74,14 @@ func Confine(user int) ([]string, error) {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return nil, err
 	}
-	locked, err := landlock()
+	locked, err := landlock(allow)
 	if err != nil {
 		return nil, fmt.Errorf("lock files away: %w", err)
 	}
 	if locked {
 		on = append(on, "landlock")
 	}
-	if err := seccomp(); err != nil {
+	if err := seccomp(allow); err != nil {
 		return nil, fmt.Errorf("give up system calls: %w", err)
 	}
 	return append(on, "seccomp"), nil

@@ -23,6 +23,19 @@ var allowed = []uintptr{
 	unix.SYS_SET_ROBUST_LIST, unix.SYS_RSEQ, unix.SYS_MEMBARRIER,
 }
 
+// What a network needs besides, and the files of names, which come open. Pairs of stream sockets join to another process;
+// sockets of other kinds could be connected to what is at a path.
+var (
+	networking = []uintptr{
+		unix.SYS_CONNECT, unix.SYS_ACCEPT4, unix.SYS_PPOLL, unix.SYS_MEMFD_CREATE, unix.SYS_PWRITE64, unix.SYS_FTRUNCATE,
+	}
+	families = []uint32{unix.AF_INET, unix.AF_INET6}
+	queues   = []uint32{unix.SIOCINQ, unix.SIOCOUTQ} // how much is in those of a socket
+)
+
+// Of the kind of a socket, what is no flag.
+const kindOfSocket = 0xf
+
 // Offsets in struct seccomp_data.
 const (
 	offsetNumber       = 0
@@ -37,8 +50,8 @@ const (
 )
 
 // seccomp puts the filter on all threads.
-func seccomp() error {
-	filter := program()
+func seccomp(allow Allow) error {
+	filter := program(allow)
 	described := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
 		unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&described)))
@@ -48,7 +61,7 @@ func seccomp() error {
 	return nil
 }
 
-func program() []unix.SockFilter {
+func program(allow Allow) []unix.SockFilter {
 	filter := []unix.SockFilter{
 		load(offsetArchitecture),
 		skipIfEqual(architecture, 1),
@@ -81,8 +94,39 @@ func program() []unix.SockFilter {
 		}
 	})...)
 	filter = append(filter, skipUnlessEqual(unix.SYS_CLONE3, 1), result(noSuchCall))
-	for _, number := range allowed {
+	if allow.Network {
+		filter = append(filter, network()...)
+	}
+	filter = append(filter, each(allowed)...)
+	return append(filter, result(refused))
+}
+
+func each(numbers []uintptr) []unix.SockFilter {
+	var filter []unix.SockFilter
+	for _, number := range numbers {
 		filter = append(filter, skipUnlessEqual(uint32(number), 1), result(unix.SECCOMP_RET_ALLOW))
+	}
+	return filter
+}
+
+// network allows sockets of the internet, and pairs of streams.
+func network() []unix.SockFilter {
+	filter := ifArgument(unix.SYS_SOCKET, 0, func() []unix.SockFilter { return oneOf(families) })
+	filter = append(filter, ifArgument(unix.SYS_IOCTL, 1, func() []unix.SockFilter { return oneOf(queues) })...)
+	filter = append(filter, ifArgument(unix.SYS_SOCKETPAIR, 1, func() []unix.SockFilter {
+		return []unix.SockFilter{
+			{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: kindOfSocket},
+			skipIfEqual(unix.SOCK_STREAM, 1), result(refused), result(unix.SECCOMP_RET_ALLOW),
+		}
+	})...)
+	return append(filter, each(append(polling, networking...))...)
+}
+
+// oneOf allows these values.
+func oneOf(values []uint32) []unix.SockFilter {
+	var filter []unix.SockFilter
+	for _, value := range values {
+		filter = append(filter, skipUnlessEqual(value, 1), result(unix.SECCOMP_RET_ALLOW))
 	}
 	return append(filter, result(refused))
 }

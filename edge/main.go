@@ -61,7 +61,7 @@ func run(user, channelFD int) error {
 	if err != nil {
 		return err
 	}
-	confined, err := confine.Confine(user)
+	confined, err := confine.Confine(user, confine.Allow{})
 	if err != nil {
 		return err
 	}

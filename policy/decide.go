@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"unicode"
 )
@@ -44,7 +45,7 @@ func (b *Bounds) Decide(asked Asked) Way {
 	if asked.Name == "" {
 		return b.toAddress(asked)
 	}
-	known := b.name(asked.Name)
+	known := b.Name(asked.Name)
 	name := PlainHost(asked.Name)
 	switch {
 	case known.Action != Allow:
@@ -92,6 +93,15 @@ func (b *Bounds) LooksInto(name string) bool {
 	return b.Own != nil && b.Own.LooksInto(name) || b.Ceiling != nil && b.Ceiling.LooksInto(name)
 }
 
+// LeadsTo tells whether some port at an address may be reached under a plain name, or going there unplugs.
+func (b *Bounds) LeadsTo(name string, address netip.Addr) bool {
+	if b.Own == nil {
+		return WhyClosed(Plain(address)) == ""
+	}
+	text := address.String()
+	return b.Own.KnowsAddress(name, text) && (b.Ceiling == nil || b.Ceiling.KnowsAddress(name, text))
+}
+
 func (b *Bounds) toAddress(asked Asked) Way {
 	if len(asked.Addresses) == 0 {
 		return Way{Admission: denied("there is neither a name nor an address")}
@@ -103,7 +113,8 @@ func (b *Bounds) toAddress(asked Asked) Way {
 	return Way{Admission: b.at("", to, asked.Port), Address: to.Address}
 }
 
-func (b *Bounds) name(text string) Admission {
+// Name judges a name before it is resolved: nothing may be asked about one that is not allowed.
+func (b *Bounds) Name(text string) Admission {
 	if b.Own != nil {
 		return b.both(func(each *Gatekeeper) Admission { return each.Name(text) })
 	}

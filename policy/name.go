@@ -84,11 +84,16 @@ func suffixes(name string) iter.Seq[string] {
 
 // IsInternal tells whether a plain name is this host's or another sandbox's. It is asked for nowhere, and * does not open it.
 func IsInternal(name string) bool {
-	if name == hostName {
-		return true
+	return name == hostName || SandboxRef(name) != ""
+}
+
+// SandboxRef is the name or id of the sandbox that a plain name is of; it is empty if the name is of none.
+func SandboxRef(name string) string {
+	ref, domain, _ := strings.Cut(name, ".")
+	if domain != sandboxDomain {
+		return ""
 	}
-	_, domain, _ := strings.Cut(name, ".")
-	return domain == sandboxDomain
+	return ref
 }
 
 // Names that mean something in one network only. Who resolves them behind a proxy, does so in the proxy's network.

@@ -85,6 +85,9 @@ func (e *Egress) current() Rules {
 	return e.rules
 }
 
+// Bounds are what decides at this moment. A guest that is cut off has some that allow nothing.
+func (e *Egress) Bounds() *policy.Bounds { return e.current().Bounds }
+
 // destination is what the guest means by an address.
 func (e *Egress) destination(to netip.AddrPort) Destination {
 	name, _ := e.names.NameAt(to.Addr())

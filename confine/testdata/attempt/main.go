@@ -15,11 +15,16 @@ import (
 )
 
 func main() {
+	server, err := net.Listen("tcp", "127.0.0.1:0") // it was there before
+	if err != nil {
+		panic(err)
+	}
 	if len(os.Args) > 1 {
 		if err := confine.AtStart(); err != nil {
 			panic(err)
 		}
-		if _, err := confine.Confine(-1); err != nil {
+		allow := confine.Allow{Network: os.Args[1] == "network"}
+		if _, err := confine.Confine(-1, allow); err != nil {
 			panic(err)
 		}
 	}
@@ -30,6 +35,7 @@ func main() {
 		defer group.Done()
 		runtime.LockOSThread()
 		try()
+		tryNetwork(server)
 		if len(os.Args) > 1 {
 			tryWildly()
 		}
@@ -62,6 +68,30 @@ func try() {
 	tell("dumpable", unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0))
 }
 
+// tryNetwork tries what is for a network.
+func tryNetwork(server net.Listener) {
+	tell := func(what string, err error) { fmt.Println("network: "+what, err == nil) }
+	client, err := net.Dial("tcp", server.Addr().String())
+	tell("connect", err)
+	if err == nil {
+		_, err = server.Accept()
+		client.Close()
+	}
+	tell("accept", err)
+	_, err = net.Dial("udp", "127.0.0.1:9")
+	tell("datagram", err)
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	tell("pair", err)
+	_, err = unix.MemfdCreate("content", 0)
+	tell("memfd", err)
+	_, err = unix.IoctlGetInt(ends[0], unix.SIOCOUTQ)
+	tell("queue", err)
+	_, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
+	fmt.Println("pair of datagrams", err == nil)
+	_, err = unix.IoctlGetInt(ends[0], unix.SIOCGSTAMP_OLD)
+	fmt.Println("another ioctl", err == nil || err != unix.EPERM)
+}
+
 // tryWildly would harm this process if it worked.
 func tryWildly() {
 	fork := uintptr(unix.CLONE_NEWUSER | unix.CLONE_VM | unix.CLONE_VFORK)
@@ -70,7 +100,7 @@ func tryWildly() {
 		"ptrace": {unix.SYS_PTRACE, unix.PTRACE_TRACEME}, "bpf": {unix.SYS_BPF, 0}, "kexec": {unix.SYS_KEXEC_LOAD, 0},
 		"namespace": {unix.SYS_UNSHARE, unix.CLONE_NEWUSER}, "mount": {unix.SYS_MOUNT, 0},
 		"other memory": {unix.SYS_PROCESS_VM_READV, uintptr(os.Getppid())}, "rings": {unix.SYS_IO_URING_SETUP, 1},
-		"connect": {unix.SYS_CONNECT, 3}, "bind": {unix.SYS_BIND, 3}, "memfd": {unix.SYS_MEMFD_CREATE, 0},
+		"bind": {unix.SYS_BIND, 3}, "listen again": {unix.SYS_LISTEN, 3}, "open by handle": {unix.SYS_OPEN_BY_HANDLE_AT, 0},
 		"descriptor": {unix.SYS_PIDFD_GETFD, 0}, "keys": {unix.SYS_KEYCTL, 0}, "seccomp": {unix.SYS_SECCOMP, 0},
 	} {
 		_, _, errno := unix.Syscall(number[0], number[1], 0, 0)

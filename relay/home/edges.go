@@ -1,0 +1,71 @@
+package home
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"atoll/channel"
+	"atoll/relay/guest"
+	"atoll/relay/splice"
+)
+
+// Edges are the way to the process that judges requests.
+type Edges interface {
+	// Attach takes over the channel to such a process, in place of one before it.
+	Attach(to *channel.Channel)
+	// Side is that process for one sandbox, whose connections a guest has.
+	Side(sandbox string, of *guest.Guest) Side
+}
+
+// Side is the process that judges requests, for one guest.
+type Side interface {
+	guest.Edge
+	// SetVersion says which version of the sandbox's policy the connections belong to that are taken from now on.
+	SetVersion(version int64)
+	Close()
+}
+
+var errNoEdge = errors.New("no process judges requests here")
+
+// judged is the side of one guest. It has none before the first rules say which sandbox the guest is.
+type judged struct {
+	sandbox string // guarded by the link's mu, as are changes of side
+	side    atomic.Pointer[Side]
+}
+
+// Take hands a connection over.
+func (j *judged) Take(ctx context.Context, connection *guest.Connection) (splice.End, error) {
+	if side := j.side.Load(); side != nil {
+		return (*side).Take(ctx, connection)
+	}
+	return nil, errNoEdge
+}
+
+// JudgeBy tells the rules that a connection keeps. Without a side there is none to tell of.
+func (j *judged) JudgeBy(connection *guest.Connection) {
+	if side := j.side.Load(); side != nil {
+		(*side).JudgeBy(connection)
+	}
+}
+
+// set has a version of a sandbox's policy judge from now on.
+func (j *judged) set(edges Edges, of *guest.Guest, sandbox string, version int64) {
+	if sandbox != j.sandbox {
+		j.close()
+	}
+	if j.side.Load() == nil && sandbox != "" && edges != nil {
+		made := edges.Side(sandbox, of)
+		j.side.Store(&made)
+	}
+	j.sandbox = sandbox
+	if side := j.side.Load(); side != nil {
+		(*side).SetVersion(version)
+	}
+}
+
+func (j *judged) close() {
+	if side := j.side.Swap(nil); side != nil {
+		(*side).Close()
+	}
+}

@@ -1,0 +1,256 @@
+package home
+
+import (
+	"encoding/json"
+	"sync"
+	"time"
+
+	"atoll/edge/seen"
+	"atoll/relay/control"
+)
+
+const (
+	logsMost = 32
+	textMost = 1024
+	// Decisions about one guest are told so often at most. Between, equal ones are counted.
+	toldEach = time.Second
+	// Of the entries in one message. One has at most 12 KiB.
+	piecesMost = 40 << 10
+)
+
+// events are what the owner is to be told. An owner that does not read them, or is not there, stops nobody, and what waits for
+// it has a bound: of each link so many kinds of decisions, one reason to be cut off, and one wake.
+type events struct {
+	mu      sync.Mutex
+	changed *sync.Cond
+	owner   int64 // tells owners apart; 0: there was none yet
+	closed  bool
+
+	fresh   map[*news]struct{} // those that have something to tell
+	reaches map[int64]*reaching
+	untold  []*reaching
+	last    int64 // id of a reach
+	logs    []string
+	dropped int // logs for which there was no room
+}
+
+func newEvents() *events {
+	made := &events{fresh: map[*news]struct{}{}, reaches: map[int64]*reaching{}}
+	made.changed = sync.NewCond(&made.mu)
+	return made
+}
+
+// own has another owner told from now on: also what the one before may not have heard, or has not settled.
+func (e *events) own(links []*Link) int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.owner++
+	for _, link := range links {
+		if link.news.unplug.isSet || link.news.wake.isSet {
+			e.fresh[link.news] = struct{}{}
+		}
+	}
+	e.untold = e.untold[:0]
+	for _, each := range e.reaches {
+		e.untold = append(e.untold, each)
+	}
+	e.changed.Broadcast()
+	return e.owner
+}
+
+// next waits for something to tell. It gives nothing when there is another owner, or it is over.
+func (e *events) next(owner int64) []any {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for {
+		if e.closed || e.owner != owner {
+			return nil
+		}
+		if messages := e.take(); len(messages) > 0 {
+			return messages
+		}
+		e.changed.Wait()
+	}
+}
+
+// take takes what is told next: what others wait for, and then one link. The lock is held.
+func (e *events) take() []any {
+	var messages []any
+	for _, each := range e.untold {
+		messages = append(messages, each.message)
+	}
+	e.untold = nil
+	for _, text := range e.logs {
+		messages = append(messages, control.Log{Op: "log", Text: text})
+	}
+	if e.dropped > 0 {
+		text := "more was to be logged than there was room for: " + number(e.dropped)
+		messages = append(messages, control.Log{Op: "log", Text: text})
+	}
+	e.logs, e.dropped = nil, 0
+	for each := range e.fresh {
+		if len(messages) > 0 {
+			return messages
+		}
+		delete(e.fresh, each)
+		messages = each.take()
+	}
+	return messages
+}
+
+// disown tells nobody anything until there is another owner.
+func (e *events) disown() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.owner++
+	e.changed.Broadcast()
+}
+
+func (e *events) log(text string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.logs) >= logsMost {
+		e.dropped++
+		return
+	}
+	e.logs = append(e.logs, control.Short(text, textMost))
+	e.changed.Broadcast()
+}
+
+func (e *events) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	e.changed.Broadcast()
+}
+
+// news are the events of one link. The lock of all events guards it.
+type news struct {
+	events *events
+	link   string
+	seen   seen.Counter
+	since  time.Time // of the first decision that is not told; zero: there is none
+	told   time.Time
+	isDue  bool
+	later  *time.Timer
+	unplug sticky
+	wake   sticky
+}
+
+// sticky is told to each owner until it is settled: one may die before it has read what it was told.
+type sticky struct {
+	text  string
+	isSet bool
+	told  int64 // the owner
+}
+
+func (s *sticky) set(text string) {
+	if !s.isSet {
+		*s = sticky{text: control.Short(text, textMost), isSet: true}
+	}
+}
+
+// isFor tells whether an owner is to be told, and takes it as told.
+func (s *sticky) isFor(owner int64) bool {
+	if !s.isSet || s.told == owner {
+		return false
+	}
+	s.told = owner
+	return true
+}
+
+// note counts a decision.
+func (n *news) note(entry seen.Entry) {
+	n.events.mu.Lock()
+	defer n.events.mu.Unlock()
+	n.seen.Note(entry)
+	if !n.since.IsZero() {
+		return
+	}
+	n.since = time.Now()
+	if wait := n.told.Add(toldEach).Sub(n.since); wait > 0 {
+		n.later = time.AfterFunc(wait, func() {
+			n.events.mu.Lock()
+			defer n.events.mu.Unlock()
+			n.due()
+		})
+		return
+	}
+	n.due()
+}
+
+func (n *news) due() {
+	n.isDue = !n.since.IsZero()
+	n.mark()
+}
+
+func (n *news) mark() {
+	if n.events.closed {
+		return
+	}
+	n.events.fresh[n] = struct{}{}
+	n.events.changed.Broadcast()
+}
+
+// change changes one of what is sticky.
+func (n *news) change(how func()) {
+	n.events.mu.Lock()
+	defer n.events.mu.Unlock()
+	how()
+	n.mark()
+}
+
+// forget drops what was not told of a link that is gone.
+func (n *news) forget() {
+	n.events.mu.Lock()
+	defer n.events.mu.Unlock()
+	n.unplug, n.wake = sticky{}, sticky{}
+	if n.since.IsZero() {
+		delete(n.events.fresh, n)
+		return
+	}
+	n.due() // its last decisions are told
+}
+
+func (n *news) take() []any {
+	var messages []any
+	owner := n.events.owner
+	isUnplugged := n.unplug.isFor(owner)
+	if n.isDue || isUnplugged {
+		messages = n.takeSeen()
+	}
+	if isUnplugged {
+		messages = append(messages, control.Unplug{Op: "unplug", Link: n.link, Reason: n.unplug.text})
+	}
+	if n.wake.isFor(owner) {
+		messages = append(messages, control.Wake{Op: "wake", Link: n.link, From: n.wake.text})
+	}
+	return messages
+}
+
+// takeSeen gives what was decided in messages that are not too long.
+func (n *news) takeSeen() []any {
+	if n.since.IsZero() {
+		return nil
+	}
+	if n.later != nil {
+		n.later.Stop()
+	}
+	at := float64(n.since.UnixMilli()) / 1000
+	n.since, n.told, n.isDue = time.Time{}, time.Now(), false
+	var messages []any
+	var entries []seen.Entry
+	size := 0
+	for _, each := range n.seen.Take() {
+		text, err := json.Marshal(each)
+		if err != nil {
+			continue
+		}
+		if size+len(text) > piecesMost {
+			messages = append(messages, control.Told{Op: "told", Link: n.link, At: at, Entries: entries})
+			entries, size = nil, 0
+		}
+		entries, size = append(entries, each), size+len(text)
+	}
+	return append(messages, control.Told{Op: "told", Link: n.link, At: at, Entries: entries})
+}

@@ -1,0 +1,150 @@
+// Package home is the relay of one home: the links of its sandboxes, and the channel to its supervisor.
+package home
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+
+	"atoll/channel"
+)
+
+// Parts are what a home is made of.
+type Parts struct {
+	Kernel Kernel
+	Edges  Edges // nil: nothing judges requests, and what needs it is refused
+	// Confined says how this process is confined.
+	Confined []string
+	// User may connect, beside root.
+	User int
+	// Original gives where a connection went before it was redirected; nil asks the kernel.
+	Original func(*net.TCPConn) (netip.AddrPort, error)
+}
+
+// Home has the links of all sandboxes of a home. They go on without a supervisor.
+type Home struct {
+	parts   Parts
+	outside *outside
+	events  *events
+	served  sync.WaitGroup
+
+	mu        sync.Mutex
+	links     map[string]*Link
+	peers     map[*peer]struct{}
+	owner     *peer // nil: there is none
+	listeners []*net.UnixListener
+	closed    bool
+}
+
+// New makes one without links.
+func New(parts Parts) *Home {
+	made := &Home{
+		parts: parts, events: newEvents(), links: map[string]*Link{}, peers: map[*peer]struct{}{},
+	}
+	made.outside = newOutside(parts.Kernel, made.events.log)
+	return made
+}
+
+var errClosed = errors.New("the relay is ending")
+
+// End has Serve return. It does not wait for that.
+func (h *Home) End() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	for _, each := range h.listeners {
+		each.Close()
+	}
+}
+
+// close resets every connection of every guest, and ends all links and all talks.
+func (h *Home) close() {
+	h.End()
+	h.events.close()
+	h.mu.Lock()
+	links := slices.Collect(maps.Values(h.links))
+	clear(h.links)
+	for each := range h.peers {
+		each.Close()
+	}
+	h.mu.Unlock()
+	var closing sync.WaitGroup
+	for _, each := range links {
+		closing.Go(each.close)
+	}
+	closing.Wait()
+	h.served.Wait()
+}
+
+// add opens a link of these descriptors.
+func (h *Home) add(id string, files []*os.File) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var err error
+	switch {
+	case h.closed:
+		err = errClosed
+	case id == "":
+		err = errors.New("a link has no id")
+	case h.links[id] != nil:
+		err = fmt.Errorf("there is a link %q already", id)
+	}
+	if err != nil {
+		channel.CloseAll(files)
+		return err
+	}
+	made, err := h.open(id, files)
+	if err == nil {
+		h.links[id] = made
+	}
+	return err
+}
+
+// link is one that was opened.
+func (h *Home) link(id string) (*Link, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if found := h.links[id]; found != nil {
+		return found, nil
+	}
+	return nil, fmt.Errorf("there is no link %q", id)
+}
+
+// remove closes a link. One that is gone already is none.
+func (h *Home) remove(id string) error {
+	found, err := h.link(id)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	isThere := h.links[id] == found
+	delete(h.links, id)
+	h.mu.Unlock()
+	if isThere {
+		found.close()
+	}
+	return nil
+}
+
+// mayTalk tells whether who connected is this process's user at its start, or root.
+func (h *Home) mayTalk(conn *net.UnixConn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var user uint32
+	var failed error
+	if err := raw.Control(func(fd uintptr) { user, failed = userOf(int(fd)) }); err != nil {
+		return err
+	}
+	if failed == nil && user != 0 && int(user) != h.parts.User {
+		failed = fmt.Errorf("user %d may not talk to the relay: %w", user, syscall.EPERM)
+	}
+	return failed
+}

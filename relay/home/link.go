@@ -1,0 +1,197 @@
+package home
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"atoll/edge/seen"
+	"atoll/policy"
+	"atoll/relay/control"
+	"atoll/relay/guest"
+	"atoll/relay/names"
+	"atoll/relay/nameserver"
+	"atoll/relay/upstream"
+)
+
+// partedMost is how many connections are remembered that a cut has ended. A guest has fewer.
+const partedMost = 2048
+
+// Link is the network of one sandbox: its guest, the names that it knows, and its nameserver.
+type Link struct {
+	id       string
+	home     *Home
+	news     *news
+	egress   *guest.Egress
+	guest    *guest.Guest
+	names    *names.Table
+	server   *nameserver.Server
+	judged   judged
+	canaries atomic.Pointer[policy.Canaries]
+
+	mu     sync.Mutex
+	proxy  proxy
+	isCut  bool
+	parted []guest.Flow // that cuts have ended, and of which the guest is told again when the link is mended
+}
+
+// proxy is the upstream proxy of a guest's rules.
+type proxy struct {
+	key     string // changes with the rest, and shows nothing of it; empty: there is none
+	at      *upstream.Proxy
+	ceiling *policy.Gatekeeper
+	text    string // of the ceiling
+	number  int
+}
+
+var _ guest.Owner = (*Link)(nil)
+
+// open makes a link of its four descriptors. The guest reaches nothing until it has rules.
+func (h *Home) open(id string, files []*os.File) (*Link, error) {
+	inherited, err := socketsOf(files)
+	if err != nil {
+		return nil, err
+	}
+	table, err := names.Open(inherited.names, time.Now)
+	if err != nil {
+		inherited.close()
+		return nil, err
+	}
+	made := &Link{id: id, home: h, names: table, news: &news{events: h.events, link: id}}
+	made.canaries.Store(policy.NewCanaries(nil))
+	made.egress = guest.NewEgress(table, h.outside.resolver, h.outside.isOwn)
+	made.guest = guest.New(guest.Parts{
+		Listener: inherited.guests, Egress: made.egress, Edge: &made.judged, Dialer: dialer{made}, Owner: made,
+		Original: h.parts.Original,
+	})
+	made.server = nameserver.Serve(nameserver.Parts{
+		Datagrams: inherited.questions, Listener: inherited.streams, Client: h.outside.client,
+		Resolver: h.outside.resolver, Names: table, Judge: judge{made},
+	})
+	return made, nil
+}
+
+func (l *Link) close() {
+	l.guest.Close()
+	l.server.Close()
+	l.mu.Lock()
+	l.judged.close()
+	l.mu.Unlock()
+	if err := l.names.Close(); err != nil {
+		l.home.events.log(fmt.Sprintf("link %s: close the file of names: %v", l.id, err))
+	}
+	l.news.forget()
+}
+
+// shut allows nothing until there are other rules.
+func (l *Link) shut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.egress.Set(guest.Rules{Bounds: &policy.Bounds{Own: policy.NewGatekeeper(policy.Terms{})}})
+	l.guest.JudgeAgain()
+}
+
+// setRules decides by these rules from now on, and ends what they do not allow.
+func (l *Link) setRules(sandbox string, version int64, content *control.Rules) error {
+	bounds, err := content.Bounds()
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	// The edge is told before a connection may be judged by them.
+	l.judged.set(l.home.parts.Edges, l.guest, sandbox, version)
+	l.canaries.Store(policy.NewCanaries(content.Canaries))
+	l.proxy.set(content, bounds.Ceiling)
+	l.egress.Set(guest.Rules{Bounds: bounds, Proxy: l.proxy.key})
+	l.guest.JudgeAgain()
+	return nil
+}
+
+// set takes the proxy of rules over. The key stays if it is the same one, under the same ceiling.
+func (p *proxy) set(content *control.Rules, ceiling *policy.Gatekeeper) {
+	text, err := json.Marshal(content.Ceiling)
+	isSame := err == nil && p.at.Equal(content.Proxy) && p.text == string(text)
+	p.at, p.ceiling, p.text = content.Proxy, ceiling, string(text)
+	switch {
+	case p.at == nil:
+		p.key = ""
+	case !isSame || p.key == "":
+		p.number++
+		p.key = number(p.number)
+	}
+}
+
+// cut lets nothing pass, whatever the rules say.
+func (l *Link) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isCut = true
+	l.egress.Cut(true)
+	open := l.guest.Flows()
+	l.parted = append(l.parted, open[:min(len(open), partedMost-len(l.parted))]...)
+	l.guest.Reset()
+}
+
+// mend lets the rules decide again, and gives the connections that were cut.
+func (l *Link) mend() []guest.Flow {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isCut = false
+	l.egress.Cut(false)
+	parted := l.parted
+	l.parted = nil
+	l.settle()
+	return parted
+}
+
+// settle has no further owner told why the link was cut.
+func (l *Link) settle() {
+	l.news.change(func() { l.news.unplug = sticky{} })
+}
+
+// kept is how many connections the link would only reset; nil if it has others, or some were cut of which the guest is told
+// when the link is mended.
+func (l *Link) kept(known []guest.Flow) *int {
+	l.mu.Lock()
+	isKept := l.isCut || len(l.parted) > 0
+	l.mu.Unlock()
+	if count, ok := l.guest.Kept(known); ok && !isKept {
+		return &count
+	}
+	return nil
+}
+
+// Tell counts a decision.
+func (l *Link) Tell(told guest.Told) {
+	entry := seen.Entry{
+		Action: told.Admission.Action, Host: told.Host, Port: told.Port, Scheme: told.Scheme, Method: told.Method,
+		Reason: told.Admission.Reason, Observed: told.Admission.Observed, Ceiling: told.Admission.Ceiling,
+	}
+	if entry.Observed { // what it would have been
+		entry.Action = policy.Deny
+	}
+	if rule := told.Admission.Rule; rule != nil {
+		entry.Rule = &rule.Index
+	}
+	l.news.note(entry)
+}
+
+// Unplug cuts the link. Nobody else has to be there for it: the owner is told, or the next one.
+func (l *Link) Unplug(reason string) {
+	l.cut()
+	l.news.change(func() { l.news.unplug.set(reason) })
+}
+
+// Wake has the owner told that data came for a guest that sleeps.
+func (l *Link) Wake(from string) {
+	l.news.change(func() { l.news.wake.set(from) })
+}
+
+// awake forgets for what a guest was to wake.
+func (l *Link) awake() {
+	l.news.change(func() { l.news.wake = sticky{} })
+}

@@ -1,0 +1,171 @@
+package home
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"atoll/channel"
+	"atoll/relay/control"
+	"atoll/relay/pace"
+)
+
+const (
+	peersMost = 64
+	// When descriptors are short, who wants to talk is tried again a little later.
+	shortage = 250 * time.Millisecond
+)
+
+// peer is who has connected to the relay, and may ask. The owner is told events as well.
+type peer struct {
+	*channel.Channel
+	home  *Home
+	isBad bool // it speaks another version
+}
+
+// Serve talks to those who connect until End, or until one of them ends the relay. Then everything is closed.
+func (h *Home) Serve(listener *net.UnixListener) error {
+	h.mu.Lock()
+	h.listeners = append(h.listeners, listener)
+	if h.closed {
+		listener.Close()
+	}
+	h.mu.Unlock()
+	defer h.close()
+	for {
+		conn, err := listener.AcceptUnix()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return nil
+		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM),
+			errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.ECONNABORTED):
+			pace.Rest(context.Background(), shortage)
+		case err != nil:
+			return fmt.Errorf("accept: %w", err)
+		default:
+			h.welcome(conn)
+		}
+	}
+}
+
+func (h *Home) welcome(conn *net.UnixConn) {
+	if err := h.mayTalk(conn); err != nil {
+		h.events.log(err.Error())
+		conn.Close()
+		return
+	}
+	made := &peer{Channel: channel.New(conn), home: h}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed || len(h.peers) >= peersMost {
+		conn.Close()
+		return
+	}
+	h.peers[made] = struct{}{}
+	h.served.Go(made.listen)
+}
+
+// listen does what a peer asks for, until it has gone.
+func (p *peer) listen() {
+	defer p.leave()
+	for {
+		message, files, err := control.Receive(p.Channel)
+		if err != nil {
+			// The end is what a peer that leaves looks like.
+			return
+		}
+		content, err := p.handle(message, files)
+		switch {
+		case message.ID != 0 && message.Op != "reached": // which is an answer itself
+			if control.Reply(p.Channel, message.ID, content, err) != nil {
+				return
+			}
+		case err != nil:
+			p.home.events.log(fmt.Sprintf("%s %s: %v", message.Op, message.Link, err))
+		}
+		switch {
+		case p.isBad:
+			return
+		case message.Op == "hello" && err == nil:
+			p.tell()
+		case message.Op == "end" && err == nil:
+			p.home.End()
+			return
+		}
+	}
+}
+
+func (p *peer) leave() {
+	p.Close()
+	h := p.home
+	h.mu.Lock()
+	delete(h.peers, p)
+	if h.owner == p {
+		h.owner = nil
+		h.events.disown()
+	}
+	h.mu.Unlock()
+}
+
+// hello makes a peer the owner, in place of the one before, who must not act on links that are not its own any more.
+func (p *peer) hello(protocol int) (*control.Hello, error) {
+	if protocol != control.Protocol {
+		p.isBad = true
+		return nil, fmt.Errorf("the relay speaks protocol %d, and not %d", control.Protocol, protocol)
+	}
+	h := p.home
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.owner != nil && h.owner != p {
+		h.owner.Close()
+	}
+	h.owner = p
+	h.events.disown()
+	links := slices.Sorted(maps.Keys(h.links))
+	return &control.Hello{Protocol: control.Protocol, Confined: h.parts.Confined, Links: links}, nil
+}
+
+// tell has an owner told events from now on, if it is still the owner. Its answer to hello was first.
+func (p *peer) tell() {
+	h := p.home
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.owner != p || h.closed {
+		return
+	}
+	number := h.events.own(slices.Collect(maps.Values(h.links)))
+	h.served.Go(func() {
+		for {
+			messages := h.events.next(number)
+			if messages == nil {
+				return
+			}
+			for _, each := range messages {
+				if p.Send(each) != nil {
+					p.Close() // what it was not told, the next owner is
+					return
+				}
+			}
+		}
+	})
+}
+
+func (p *peer) isOwner() bool {
+	p.home.mu.Lock()
+	defer p.home.mu.Unlock()
+	return p.home.owner == p
+}
+
+func userOf(fd int) (uint32, error) {
+	credentials, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return 0, fmt.Errorf("ask who has connected: %w", err)
+	}
+	return credentials.Uid, nil
+}

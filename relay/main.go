@@ -1,0 +1,89 @@
+// Command atoll-relay carries the traffic of sandboxes: it accepts their connections, judges where they go, connects, and
+// moves the bytes. It holds no secrets.
+//
+// One runs for a home. It gets the sockets of each sandbox by a SOCK_SEQPACKET socket, opens no file, and goes on when its
+// supervisor ends.
+//
+//go:debug updatemaxprocs=0
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"atoll/confine"
+	"atoll/relay/home"
+	"atoll/relay/own"
+)
+
+const (
+	// Most of what moves stays in the kernel. The heap has what waits, and is small.
+	heapGrowth = 50
+	memoryMost = 1 << 30
+)
+
+func main() {
+	user := flag.Int("user", -1, "the user and group to become, when root")
+	listenFD := flag.Int("listen", 3, "the descriptor of the SOCK_SEQPACKET socket on which others may ask")
+	flag.Parse()
+	if err := run(*user, *listenFD, home.Parts{}); err != nil {
+		fmt.Fprintln(os.Stderr, "atoll-relay:", err)
+		os.Exit(1)
+	}
+}
+
+// run carries traffic until it is told to end, with parts that are not of this process.
+func run(user, listenFD int, parts home.Parts) error {
+	debug.SetGCPercent(heapGrowth)
+	debug.SetMemoryLimit(memoryMost)
+	ending := make(chan os.Signal, 1)
+	signal.Notify(ending, syscall.SIGTERM)
+	parts.User = os.Getuid()
+	if err := confine.AtStart(); err != nil {
+		return err
+	}
+	if err := confine.CloseOthers(listenFD); err != nil {
+		return err
+	}
+	listener, err := listen(listenFD)
+	if err != nil {
+		return err
+	}
+	kernel, err := own.Open()
+	if err != nil {
+		return err
+	}
+	parts.Kernel = kernel
+	if parts.Confined, err = confine.Confine(user, confine.Allow{Network: true}); err != nil {
+		return err
+	}
+	made := home.New(parts)
+	go func() {
+		<-ending
+		made.End()
+	}()
+	return made.Serve(listener)
+}
+
+func listen(fd int) (*net.UnixListener, error) {
+	file := os.NewFile(uintptr(fd), "listener")
+	if file == nil {
+		return nil, fmt.Errorf("%d is no descriptor", fd)
+	}
+	defer file.Close()
+	made, err := net.FileListener(file)
+	if err != nil {
+		return nil, fmt.Errorf("descriptor %d is no listener: %w", fd, err)
+	}
+	listener, ok := made.(*net.UnixListener)
+	if !ok || listener.Addr().Network() != "unixpacket" {
+		return nil, errors.New("the listener is not a SOCK_SEQPACKET unix socket")
+	}
+	return listener, nil
+}
