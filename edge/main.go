@@ -12,7 +12,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"runtime/debug"
 
@@ -55,9 +54,7 @@ func run(user, channelFD int) error {
 	if err != nil {
 		return err
 	}
-	supervisor := &supervisor{Channel: link}
-	supervisor.Dials = control.NewDials(supervisor.Send)
-	edge, err := serve.New(config, supervisor)
+	edge, err := serve.New(config, supervisor{link})
 	if err != nil {
 		return err
 	}
@@ -76,7 +73,7 @@ func run(user, channelFD int) error {
 			os.Exit(1)
 		}
 	}()
-	return supervisor.listen(edge)
+	return supervisor{link}.listen(edge)
 }
 
 func configuration(link *channel.Channel) (control.Config, error) {
@@ -91,39 +88,44 @@ func configuration(link *channel.Channel) (control.Config, error) {
 	return config, channel.Content(file, &config)
 }
 
-// supervisor is what the edge knows of the process that started it.
-type supervisor struct {
-	*channel.Channel
-	*control.Dials
-}
-
-var _ serve.Supervisor = (*supervisor)(nil)
+// supervisor is the process that started the edge.
+type supervisor struct{ link *channel.Channel }
 
 // Send tells it something.
-func (s *supervisor) Send(message any) error { return s.Channel.Send(message) }
+func (s supervisor) Send(message any) error { return s.link.Send(message) }
 
-// Dial asks for a connection.
-func (s *supervisor) Dial(ctx context.Context, sandbox, connection string) (net.Conn, error) {
-	return s.Dials.Dial(ctx, sandbox, connection)
-}
-
-// listen does what the supervisor says until it is gone.
-func (s *supervisor) listen(edge *serve.Edge) error {
+// listen does what the supervisor says until it is gone. It carries connections too.
+func (s supervisor) listen(edge *serve.Edge) error {
+	carrier := control.NewCarrier(s.link)
+	relays := newRelays(edge, s)
 	for {
-		message, file, err := control.Receive(s.Channel)
+		message, file, err := control.Receive(s.link)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if message.Op == "dialled" {
-			s.Answer(message, file)
-			continue
+		switch message.Op {
+		case "relay":
+			err = relays.replace(file)
+		case "take", "rules", "dialled":
+			err = carry(edge, carrier, message, file)
+		default:
+			err = edge.Handle(message, file)
 		}
-		if err := edge.Handle(message, file); err != nil {
+		if err != nil {
 			// A supervisor that does not read any more is seen as gone at the next message.
 			_ = s.Send(control.Log{Op: "log", Text: err.Error()})
 		}
 	}
+}
+
+// carry does what a carrier says about a connection.
+func carry(edge *serve.Edge, from *control.Carrier, message *control.Message, file *os.File) error {
+	if message.Op == "dialled" {
+		from.Answer(message, file)
+		return nil
+	}
+	return edge.Carry(from, message, file)
 }

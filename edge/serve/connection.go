@@ -5,14 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"atoll/edge/change"
-	"atoll/edge/control"
 	"atoll/edge/seen"
 	"atoll/policy"
 )
@@ -60,7 +57,6 @@ func (r *ruling) judgeRaw() policy.Verdict {
 // connection is one connection of a guest.
 type connection struct {
 	sandbox *sandbox
-	id      string
 	to      policy.Destination
 	guest   *guestEnd
 	ctx     context.Context
@@ -72,9 +68,12 @@ type connection struct {
 	serverName  string
 	misdirected string
 
+	given rules // last, perhaps of a version that has not come yet; guarded by the sandbox's changing
+
 	mu        sync.Mutex
-	ruling    *ruling       // nil: rules have to come after a change of the policy
+	ruling    *ruling       // nil: rules have to come, or the policy that they are of
 	changed   chan struct{} // closed when ruling is set
+	cutting   *time.Timer   // ends the connection unless ruling is set before
 	exchanges map[*exchange]struct{}
 	echoes    []change.Echo
 }
@@ -86,71 +85,66 @@ func (c *connection) end(cause error) {
 	c.sandbox.drop(c)
 }
 
-// How long the supervisor has to reset a connection before its end is all that the guest sees of it.
-const resetMost = 5 * time.Second
-
-// reset ends the connection so that both sides see that it was broken off. Only the supervisor can do that: it gets the
-// guest's end to close first.
+// reset ends the connection so that both sides see that it was broken off.
 func (c *connection) reset(cause error) {
-	if c.guest.resetting.Swap(true) {
-		return
+	if c.guest.reset(func() { c.sandbox.drop(c) }) {
+		c.cancel(cause)
 	}
-	c.cancel(cause)
-	told := c.sandbox.edge.supervisor.Send(control.Reset{Op: "reset", Sandbox: c.sandbox.id, Connection: c.id})
-	go func() {
-		if told == nil {
-			// Until the supervisor has closed it. What is cut meanwhile sets deadlines of its own.
-			closing := time.AfterFunc(resetMost, func() { c.guest.Conn.Close() })
-			defer closing.Stop()
-			for err := os.ErrDeadlineExceeded; errors.Is(err, os.ErrDeadlineExceeded); {
-				c.guest.SetReadDeadline(time.Time{})
-				_, err = io.Copy(io.Discard, c.guest)
-			}
+}
+
+// await has the connection wait for rules, or for the policy that they are of. It is cut if that takes too long.
+func (c *connection) await() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ruling == nil && c.changed != nil {
+		return // it waits already, and not longer than from then on
+	}
+	waits := make(chan struct{})
+	c.ruling, c.changed = nil, waits
+	c.cutting = time.AfterFunc(staleMost, func() {
+		c.mu.Lock()
+		stillWaits := c.ruling == nil && c.changed == waits
+		c.mu.Unlock()
+		if stillWaits && c.ctx.Err() == nil {
+			c.reset(errors.New("no rules came for it after a change of the policy"))
 		}
-		c.guest.Conn.Close()
-		c.sandbox.drop(c)
-	}()
+	})
 }
 
-func (c *connection) stale() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ruling != nil {
-		c.ruling = nil
-		c.changed = make(chan struct{})
-	}
-}
-
-func (c *connection) isStale() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ruling == nil
-}
-
-// setRules takes the rules that fit the destination, as indices of a version of the policy and of the ceiling in it, and
-// judges again what is going on. Rules of another version than the newest are not taken: the connection waits for those of
-// that one.
-func (c *connection) setRules(version int64, indices, ofCeiling []int) error {
+// setRules has the connection judged by these rules. Those of another version than the newest are not taken: the connection
+// waits for the rules of that one, or for the policy of a newer one.
+func (c *connection) setRules(given rules) error {
+	c.sandbox.changing.Lock()
+	defer c.sandbox.changing.Unlock()
+	c.given = given
 	current := c.sandbox.current()
-	if current.version != version {
-		c.stale()
-		c.cutIfStale()
-		return fmt.Errorf("connection %s: its rules are of version %d, not %d", c.id, version, current.version)
+	if given.version == current.version {
+		return c.apply(current)
 	}
+	c.await()
+	if given.version > current.version {
+		return nil
+	}
+	return fmt.Errorf("connection %s: its rules are of version %d, not %d", c.guest.mark.id, given.version, current.version)
+}
+
+// apply has the connection judged by the rules that it was given, which are of this policy, and judges again what is going
+// on. The sandbox's changing is held.
+func (c *connection) apply(current *set) error {
 	next := &ruling{set: current}
-	kept, fault := c.fitting(current.rules, indices)
+	kept, fault := c.fitting(current.rules, c.given.own)
 	next.kept = policy.Keep(kept)
 	if current.ceiling != nil {
-		above, missing := c.fitting(current.ceiling, ofCeiling)
+		above, missing := c.fitting(current.ceiling, c.given.above)
 		ceiling := policy.Keep(above)
 		next.ceiling, fault = &ceiling, errors.Join(fault, missing)
 	}
 	c.mu.Lock()
-	waited := c.ruling == nil
-	c.ruling = next
-	if waited {
+	if c.ruling == nil {
+		c.cutting.Stop()
 		close(c.changed)
 	}
+	c.ruling = next
 	going := make([]*exchange, 0, len(c.exchanges))
 	for each := range c.exchanges {
 		going = append(going, each)
@@ -167,28 +161,15 @@ func (c *connection) fitting(rules []*policy.Rule, indices []int) ([]*policy.Rul
 	var kept []*policy.Rule
 	for _, index := range indices {
 		if index < 0 || index >= len(rules) || !rules[index].Fits(c.to) {
-			return nil, fmt.Errorf("connection %s: there is no rule %d for it, so nothing is allowed", c.id, index)
+			return nil, fmt.Errorf("connection %s: there is no rule %d for it, so nothing is allowed", c.guest.mark.id, index)
 		}
 		kept = append(kept, rules[index])
 	}
 	return kept, nil
 }
 
-// cutIfStale ends the connection if its rules do not come soon.
-func (c *connection) cutIfStale() {
-	time.AfterFunc(staleMost, func() {
-		if c.isStale() {
-			c.reset(errors.New("no rules came for it after a change of the policy"))
-		}
-	})
-}
-
-var errStale = errors.New("the policy has just changed, and the rules of this connection have not come")
-
 // current waits for the rules if they are being changed.
 func (c *connection) current(ctx context.Context) (*ruling, error) {
-	timer := time.NewTimer(staleMost)
-	defer timer.Stop()
 	for {
 		c.mu.Lock()
 		found, changed := c.ruling, c.changed
@@ -198,8 +179,6 @@ func (c *connection) current(ctx context.Context) (*ruling, error) {
 		}
 		select {
 		case <-changed:
-		case <-timer.C:
-			return nil, errStale
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}

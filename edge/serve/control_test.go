@@ -24,12 +24,12 @@ func (w *world) sendRules(rules ...int) {
 	s := w.edge.all()[0]
 	s.mu.Lock()
 	var ids []string
-	for id := range s.connections {
-		ids = append(ids, id)
+	for which := range s.connections {
+		ids = append(ids, which.id)
 	}
 	s.mu.Unlock()
 	for _, id := range ids {
-		must(w.t, w.edge.Handle(&control.Message{
+		must(w.t, w.edge.Carry(w, &control.Message{
 			Op: "rules", Sandbox: w.sandbox, Version: w.versions[w.sandbox], Connection: id, Rules: rules,
 			Ceiling: w.allOfCeiling(),
 		}, nil))
@@ -186,13 +186,6 @@ func TestForgetEndsEverything(t *testing.T) {
 		t.Error("it goes on")
 	}
 	eventually(t, "it ends upstream", func() bool { return ended.Load() == 1 })
-	guest, theirs := sockets(t)
-	if w.edge.Handle(&control.Message{Op: "take", Sandbox: "s", Connection: "z", Address: "192.0.2.1", Port: 80}, theirs) == nil {
-		t.Error("a forgotten sandbox has a connection")
-	}
-	if _, err := guest.Read(make([]byte, 1)); err != io.EOF {
-		t.Error(err)
-	}
 }
 
 func TestAPolicyThatCannotBeReadAllowsNothing(t *testing.T) {
@@ -308,7 +301,7 @@ func TestThereIsABoundOnConnections(t *testing.T) {
 		open = append(open, w.take("a.x", 80))
 	}
 	guest, theirs := sockets(t)
-	err := w.edge.Handle(&control.Message{Op: "take", Sandbox: "s", Connection: "more", Address: "192.0.2.1", Port: 80}, theirs)
+	err := w.edge.Carry(w, &control.Message{Op: "take", Sandbox: "s", Connection: "more", Address: "192.0.2.1", Port: 80}, theirs)
 	if err == nil {
 		t.Error("there is one more")
 	}
@@ -363,16 +356,16 @@ func TestRulesThatAreNotForTheDestinationAllowNothing(t *testing.T) {
 	}
 }
 
-func TestRulesOfAnotherVersionAreNotTaken(t *testing.T) {
+func TestRulesOfAnOlderVersionAreNotTaken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.server("a.x", func(http.ResponseWriter, *http.Request) { t.Error("it arrived") })
 	w.policy(inspected)
-	w.versions["s"] = 7
+	w.policy(inspected)
 	guest, theirs := sockets(t)
 	w.guests["old"] = guest
-	err := w.edge.Handle(&control.Message{
-		Op: "take", Sandbox: "s", Version: 7, Connection: "old", Name: "a.x", Address: "192.0.2.1", Port: 80, Rules: []int{0},
+	err := w.edge.Carry(w, &control.Message{
+		Op: "take", Sandbox: "s", Version: 1, Connection: "old", Name: "a.x", Address: "192.0.2.1", Port: 80, Rules: []int{0},
 	}, theirs)
 	if err == nil {
 		t.Error("it was taken")

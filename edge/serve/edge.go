@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"atoll/channel"
 	"atoll/edge/control"
 	"atoll/edge/leaf"
 )
@@ -25,10 +24,15 @@ const (
 	sweepEach    = 15 * time.Second
 )
 
-// Supervisor is what the edge asks of it.
+// Supervisor hears of what the edge decides.
 type Supervisor interface {
-	Dial(ctx context.Context, sandbox, connection string) (net.Conn, error)
 	Send(message any) error
+}
+
+// Carrier has the other ends of connections. It connects and resets for those that it has handed over.
+type Carrier interface {
+	Dial(ctx context.Context, sandbox, connection string) (net.Conn, error)
+	Reset(sandbox, connection string) error
 }
 
 // Edge carries the connections of all sandboxes.
@@ -43,6 +47,7 @@ type Edge struct {
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox
+	lobby     lobby
 }
 
 // New makes an edge of its configuration.
@@ -138,33 +143,28 @@ func (e *Edge) all() []*sandbox {
 	return all
 }
 
-// Handle does what a message asks. It owns the descriptor.
+// Handle does what a message of the supervisor asks. It owns the descriptor.
 func (e *Edge) Handle(message *control.Message, file *os.File) error {
 	switch message.Op {
 	case "policy":
 		return e.setPolicy(message, file)
-	case "take":
-		return e.take(message, file)
 	case "judge":
 		return e.judge(message, file)
 	}
 	if file != nil {
 		file.Close()
 	}
-	switch message.Op {
-	case "forget":
-		e.mu.Lock()
-		found := e.sandboxes[message.Sandbox]
-		delete(e.sandboxes, message.Sandbox)
-		e.mu.Unlock()
-		if found != nil {
-			found.forget()
-		}
-		return nil
-	case "rules":
-		return e.setRules(message)
+	if message.Op != "forget" {
+		return errors.New("there is no message " + message.Op)
 	}
-	return errors.New("there is no message " + message.Op)
+	e.mu.Lock()
+	found := e.sandboxes[message.Sandbox]
+	delete(e.sandboxes, message.Sandbox)
+	e.mu.Unlock()
+	if found != nil {
+		found.forget()
+	}
+	return nil
 }
 
 func (e *Edge) setPolicy(message *control.Message, file *os.File) error {
@@ -175,40 +175,19 @@ func (e *Edge) setPolicy(message *control.Message, file *os.File) error {
 		e.sandboxes[message.Sandbox] = found
 	}
 	e.mu.Unlock()
-	ruling, err := readPolicy(message.Version, file)
+	next, err := readPolicy(message.Version, file)
 	if err != nil {
 		// What cannot be read allows nothing.
-		ruling = nothingAllowed(message.Version)
+		next = nothingAllowed(message.Version)
 	}
-	found.setPolicy(ruling)
+	err = errors.Join(err, found.setPolicy(next))
+	// Under the lock, so that rules find a connection here or there.
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, each := range e.lobby.leave(message.Sandbox, next.version) {
+		err = errors.Join(err, found.take(each))
+	}
 	return err
-}
-
-func (e *Edge) take(message *control.Message, file *os.File) error {
-	guest, err := channel.Stream(file)
-	if err != nil {
-		return err
-	}
-	e.mu.Lock()
-	found := e.sandboxes[message.Sandbox]
-	e.mu.Unlock()
-	if found == nil {
-		guest.Close()
-		return errors.New("a connection of a sandbox without a policy was refused")
-	}
-	return found.take(message, guest)
-}
-
-func (e *Edge) setRules(message *control.Message) error {
-	e.mu.Lock()
-	found := e.sandboxes[message.Sandbox]
-	e.mu.Unlock()
-	if found != nil {
-		if connection := found.connection(message.Connection); connection != nil {
-			return connection.setRules(message.Version, message.Rules, message.Ceiling)
-		}
-	}
-	return nil // it has ended meanwhile
 }
 
 func (e *Edge) serve(writer http.ResponseWriter, request *http.Request) {

@@ -113,7 +113,7 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-// Dial is the supervisor's.
+// Dial is the carrier's.
 func (w *world) Dial(ctx context.Context, _, connection string) (net.Conn, error) {
 	w.mu.Lock()
 	w.dials++
@@ -129,7 +129,7 @@ func (w *world) Dial(ctx context.Context, _, connection string) (net.Conn, error
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err == nil {
-		err = conn.(*net.TCPConn).SetLinger(0) // as the supervisor's
+		err = conn.(*net.TCPConn).SetLinger(0) // as the carrier's
 	}
 	return conn, err
 }
@@ -141,12 +141,6 @@ func (w *world) Send(message any) error {
 	switch told := message.(type) {
 	case control.Unplug:
 		w.unplugs = append(w.unplugs, told)
-	case control.Reset:
-		w.resets[told.Connection] = true
-		if guest, ok := w.guests[told.Connection].(*net.UnixConn); ok {
-			guest.CloseRead()
-			guest.CloseWrite()
-		}
 	case control.Seen:
 		w.entries = append(w.entries, told.Entries...)
 	case control.Spent:
@@ -155,6 +149,18 @@ func (w *world) Send(message any) error {
 		w.judged <- told
 	case control.Log:
 		w.t.Log("edge: ", told.Text)
+	}
+	return nil
+}
+
+// Reset is the carrier's.
+func (w *world) Reset(_, connection string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.resets[connection] = true
+	if guest, ok := w.guests[connection].(*net.UnixConn); ok {
+		guest.CloseRead()
+		guest.CloseWrite()
 	}
 	return nil
 }
@@ -248,7 +254,7 @@ func (w *world) takeAs(name, address string, port int, rules ...int) (net.Conn, 
 			rules = append(rules, i)
 		}
 	}
-	err := w.edge.Handle(&control.Message{
+	err := w.edge.Carry(w, &control.Message{
 		Op: "take", Sandbox: w.sandbox, Version: w.versions[w.sandbox], Connection: id, Name: name, Address: address, Port: port, Rules: rules,
 		Ceiling: w.allOfCeiling(),
 	}, theirs)

@@ -151,7 +151,7 @@ func newUpstream(edge *Edge, owner *pool, where place) *upstream {
 	sessions := tls.NewLRUClientSessionCache(8)
 	made.transport = &http.Transport{
 		Protocols:              protocols,
-		DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return made.dial(ctx, edge) },
+		DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return made.dial(ctx) },
 		DisableCompression:     true,
 		MaxIdleConns:           idleMost,
 		MaxIdleConnsPerHost:    idleMost,
@@ -161,7 +161,7 @@ func newUpstream(edge *Edge, owner *pool, where place) *upstream {
 		MaxResponseHeaderBytes: upstreamHeadMost,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: time.Minute, PingTimeout: 15 * time.Second},
 		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			plain, err := made.dial(ctx, edge)
+			plain, err := made.dial(ctx)
 			if err != nil {
 				return nil, err
 			}
@@ -171,10 +171,9 @@ func newUpstream(edge *Edge, owner *pool, where place) *upstream {
 	return made
 }
 
-// dial asks the supervisor for a connection, on behalf of the guest's connection that first needs it.
-func (u *upstream) dial(ctx context.Context, edge *Edge) (net.Conn, error) {
-	c := ctx.Value(connectionKey{}).(*connection)
-	conn, err := edge.supervisor.Dial(ctx, c.sandbox.id, c.id)
+// dial asks for a connection, on behalf of the guest's connection that first needs it.
+func (u *upstream) dial(ctx context.Context) (net.Conn, error) {
+	conn, err := ctx.Value(connectionKey{}).(*connection).guest.dial(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 	"sync"
@@ -87,27 +86,31 @@ type sandbox struct {
 	bodies *budget
 	slots  chan struct{}
 
+	changing sync.Mutex // held while the policy, or the rules of a connection, change
+
 	mu          sync.Mutex
-	policy      *set
-	connections map[string]*connection
+	policy      *set // nil: it has not come yet
+	connections map[mark]*connection
 	gone        bool
 }
 
 func newSandbox(edge *Edge, id string) *sandbox {
 	return &sandbox{
 		edge: edge, id: id, pool: newPool(), bodies: newBudget(), slots: make(chan struct{}, exchangesMost),
-		connections: map[string]*connection{},
+		connections: map[mark]*connection{},
 	}
 }
 
-// setPolicy replaces the policy. Open connections wait for their new rules.
-func (s *sandbox) setPolicy(next *set) {
+// setPolicy replaces the policy. Open connections wait for their new rules, but for those that have them already.
+func (s *sandbox) setPolicy(next *set) error {
+	s.changing.Lock()
+	defer s.changing.Unlock()
 	s.mu.Lock()
 	previous := s.policy
 	s.policy = next
 	var open []*connection
 	for _, each := range s.connections {
-		each.stale()
+		each.await()
 		open = append(open, each)
 	}
 	s.mu.Unlock()
@@ -117,45 +120,75 @@ func (s *sandbox) setPolicy(next *set) {
 	if previous != nil {
 		previous.secrets.Wipe()
 	}
+	var faults error
 	for _, each := range open {
-		each.cutIfStale()
+		if each.given.version == next.version {
+			faults = errors.Join(faults, each.apply(next))
+		}
 	}
+	return faults
 }
 
-func (s *sandbox) take(message *control.Message, guest net.Conn) error {
-	to := policy.Destination{Address: message.Address, Port: message.Port}
-	if message.Name != "" {
-		name, err := policy.CanonicalHost(message.Name)
+// knows tells whether it has this version of its policy, or a newer one.
+func (s *sandbox) knows(version int64) bool {
+	if s == nil {
+		return false
+	}
+	current := s.current()
+	return current != nil && version <= current.version
+}
+
+func (s *sandbox) take(came *taken) error {
+	guest := came.guest
+	to := policy.Destination{Address: came.address, Port: came.port}
+	if came.name != "" {
+		name, err := policy.CanonicalHost(came.name)
 		if err != nil {
 			guest.Close()
-			return fmt.Errorf("connection %s: %w", message.Connection, err)
+			return fmt.Errorf("connection %s: %w", guest.mark.id, err)
 		}
 		to.Name = name
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	made := &connection{
-		sandbox: s, id: message.Connection, to: to, guest: &guestEnd{Conn: guest}, ctx: ctx, cancel: cancel,
-		exchanges: map[*exchange]struct{}{}, changed: make(chan struct{}), scheme: "http",
+		sandbox: s, to: to, guest: guest, ctx: ctx, cancel: cancel, exchanges: map[*exchange]struct{}{}, scheme: "http",
 	}
+	made.await()
 	s.mu.Lock()
-	_, twice := s.connections[made.id]
+	_, twice := s.connections[guest.mark]
 	if s.gone || twice || len(s.connections) >= connectionsMost {
 		s.mu.Unlock()
 		cancel(nil)
 		guest.Close()
-		return fmt.Errorf("connection %s: the sandbox has %d connections open, or this one twice", made.id, connectionsMost)
+		return fmt.Errorf(
+			"connection %s: the sandbox has %d connections open, or this one twice", guest.mark.id, connectionsMost)
 	}
-	s.connections[made.id] = made
+	s.connections[guest.mark] = made
 	s.mu.Unlock()
-	err := made.setRules(message.Version, message.Rules, message.Ceiling)
+	err := made.setRules(came.rules)
 	go made.run()
 	return err
 }
 
-func (s *sandbox) connection(id string) *connection {
+func (s *sandbox) connection(which mark) *connection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.connections[id]
+	return s.connections[which]
+}
+
+// lose ends the connections of a carrier that is gone.
+func (s *sandbox) lose(from Carrier) {
+	s.mu.Lock()
+	var lost []*connection
+	for which, each := range s.connections {
+		if which.from == from {
+			lost = append(lost, each)
+		}
+	}
+	s.mu.Unlock()
+	for _, each := range lost {
+		each.end(errors.New("the process that carries it has ended"))
+	}
 }
 
 func (s *sandbox) current() *set {
@@ -167,8 +200,8 @@ func (s *sandbox) current() *set {
 func (s *sandbox) drop(connection *connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.connections[connection.id] == connection {
-		delete(s.connections, connection.id)
+	if which := connection.guest.mark; s.connections[which] == connection {
+		delete(s.connections, which)
 	}
 }
 

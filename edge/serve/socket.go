@@ -1,9 +1,12 @@
 package serve
 
 import (
+	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,7 +15,41 @@ import (
 // guestEnd is the socket of a guest's connection. While it waits to be reset it stays open and says nothing more.
 type guestEnd struct {
 	net.Conn
+	sandbox   string
+	mark      mark
 	resetting atomic.Bool
+}
+
+// dial connects to where the connection leads.
+func (g *guestEnd) dial(ctx context.Context) (net.Conn, error) {
+	return g.mark.from.Dial(ctx, g.sandbox, g.mark.id)
+}
+
+// How long a carrier has to reset a connection before its end is all that the guest sees of it.
+const resetMost = 5 * time.Second
+
+// reset has the carrier reset the connection. Only that can do it: it gets the guest's end to close first. Closed is called
+// when this end is closed as well. It is false if the connection is being reset already.
+func (g *guestEnd) reset(closed func()) bool {
+	if g.resetting.Swap(true) {
+		return false
+	}
+	go func() {
+		defer closed()
+		defer g.Conn.Close()
+		// Here, as a carrier that does not read must not stop who changes the policy.
+		if g.mark.from.Reset(g.sandbox, g.mark.id) != nil {
+			return
+		}
+		// Until the carrier has closed it. What is cut meanwhile sets deadlines of its own.
+		closing := time.AfterFunc(resetMost, func() { g.Conn.Close() })
+		defer closing.Stop()
+		for err := os.ErrDeadlineExceeded; errors.Is(err, os.ErrDeadlineExceeded); {
+			g.SetReadDeadline(time.Time{})
+			_, err = io.Copy(io.Discard, g)
+		}
+	}()
+	return true
 }
 
 // Write fails when the connection is to be reset.
@@ -104,7 +141,7 @@ func (s *socket) CloseWrite() error {
 	return closeWrite(s.Conn)
 }
 
-// flushOnClose has the kernel send what a server has not got yet. The supervisor's sockets drop it, so that nothing goes
+// flushOnClose has the kernel send what a server has not got yet. A carrier's sockets drop it, so that nothing goes
 // out after the edge was killed.
 func flushOnClose(conn net.Conn) {
 	for {
@@ -129,7 +166,7 @@ func closeWrite(conn net.Conn) error {
 	return conn.Close()
 }
 
-// RemoteAddr is the same for all: the supervisor alone knows addresses inside.
+// RemoteAddr is the same for all: carriers alone know addresses inside.
 func (s *socket) RemoteAddr() net.Addr { return guestAddress{} }
 
 type guestAddress struct{}
