@@ -17,12 +17,13 @@ const Protocol = 1
 
 // What asks for, of a link.
 const (
-	Flows = "flows" // the connections that are open
-	Kept  = "kept"  // how many it would only reset, if it has no others than those of the content
-	Owes  = "owes"  // whether something that the guest has sent has not got out yet
-	Fresh = "fresh" // whether the guest has got something only a moment ago
-	Asked = "asked" // whether its nameserver has a connection of the guest, or is about to have one
-	Names = "names" // the names that the guest knows
+	Flows   = "flows"   // the connections that are open
+	Kept    = "kept"    // how many it would only reset, if it has no others than those of the content
+	Owes    = "owes"    // whether something that the guest has sent has not got out yet
+	Fresh   = "fresh"   // whether the guest has got something only a moment ago
+	Watched = "watched" // whether data may come on a connection that is watched
+	Asked   = "asked"   // whether its nameserver has a connection of the guest, or is about to have one
+	Names   = "names"   // the names that the guest knows
 )
 
 // Message is a request. One with an id is answered.
@@ -34,6 +35,7 @@ type Message struct {
 	Sandbox  string `json:"sandbox"`
 	Version  int64  `json:"version"`
 	What     string `json:"what"`
+	Name     string `json:"name"`
 	Error    string `json:"error"`
 }
 

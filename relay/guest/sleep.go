@@ -190,6 +190,21 @@ func (g *Guest) Watch() {
 	}
 }
 
+// IsWatched tells whether data may come on a connection that is watched.
+func (g *Guest) IsWatched() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.watching {
+		return false
+	}
+	for connection := range g.connections {
+		if connection.joined != nil && connection.joined.IsWatched() {
+			return true
+		}
+	}
+	return false
+}
+
 // IsFresh tells whether the guest has got something only a moment ago, for which it may have had no time.
 func (g *Guest) IsFresh() bool {
 	g.mu.Lock()

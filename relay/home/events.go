@@ -13,7 +13,7 @@ const (
 	logsMost = 32
 	textMost = 1024
 	// Decisions about one guest are told so often at most. Between, equal ones are counted.
-	toldEach = time.Second
+	toldEach = 200 * time.Millisecond
 	// Of the entries in one message. One has at most 12 KiB.
 	piecesMost = 40 << 10
 )

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"atoll/channel"
@@ -31,8 +32,10 @@ type Parts struct {
 type Home struct {
 	parts   Parts
 	outside *outside
-	events  *events
-	served  sync.WaitGroup
+	// how many names are being resolved for those who ask about policies
+	resolving atomic.Int64
+	events    *events
+	served    sync.WaitGroup
 
 	mu        sync.Mutex
 	links     map[string]*Link

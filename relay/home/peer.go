@@ -80,6 +80,11 @@ func (p *peer) listen() {
 			// The end is what a peer that leaves looks like.
 			return
 		}
+		if message.Op == "resolve" {
+			channel.CloseAll(files)
+			p.home.served.Go(func() { p.resolve(message) })
+			continue
+		}
 		content, err := p.handle(message, files)
 		switch {
 		case message.ID != 0 && message.Op != "reached": // which is an answer itself

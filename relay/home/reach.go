@@ -14,7 +14,7 @@ import (
 )
 
 // reachMost is how long another sandbox may take to be reached. It may have to wake first, and nobody may be there to ask.
-const reachMost = 15 * time.Second
+const reachMost = 60 * time.Second
 
 // reaching is a connection to another sandbox that the owner was asked for, or the next one will be.
 type reaching struct {
@@ -37,7 +37,7 @@ func (e *events) reach(ctx context.Context, link, ref string, port int) (*net.TC
 	e.untold = append(e.untold, made)
 	e.changed.Broadcast()
 	e.mu.Unlock()
-	ctx, cancel := context.WithTimeoutCause(ctx, reachMost, errors.New("nobody has connected to it within 15 s"))
+	ctx, cancel := context.WithTimeoutCause(ctx, reachMost, errors.New("nobody has connected to it within 60 s"))
 	defer cancel()
 	select {
 	case got := <-made.answer:

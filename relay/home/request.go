@@ -153,6 +153,8 @@ func (h *Home) ask(message *control.Message, files []*os.File) (any, error) {
 		return map[string]bool{"owes": link.guest.OwesServers()}, nil
 	case control.Fresh:
 		return map[string]bool{"fresh": link.guest.IsFresh()}, nil
+	case control.Watched:
+		return map[string]bool{"watched": link.guest.IsWatched()}, nil
 	case control.Asked:
 		return map[string]bool{"asked": link.server.Asked()}, nil
 	case control.Names:

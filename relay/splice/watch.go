@@ -49,6 +49,13 @@ func (s *Splice) comes(unwatched <-chan struct{}) bool {
 	}
 }
 
+// IsWatched tells whether data may still come for which Watch waits.
+func (s *Splice) IsWatched() bool {
+	s.in.mu.Lock()
+	defer s.in.mu.Unlock()
+	return s.in.unwatched != nil
+}
+
 // Unwatch ends Watch, and returns when it has ended.
 func (s *Splice) Unwatch() { s.in.unwatch() }
 

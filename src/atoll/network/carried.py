@@ -7,7 +7,6 @@ import contextlib
 import logging
 import os
 import socket
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +79,7 @@ class CarriedGuest(CarriedState):
         super().__init__(relay, link_id)
         self._sockets = sockets
         self._names = names
-        self._rules: Rules | None = None
+        self._rules = Rules()
         self._is_held = self._is_cut = False
         self._came: Callable[[str], None] | None = None
         self.told: Callable[[EgressDecision], None] = _nothing
@@ -101,8 +100,7 @@ class CarriedGuest(CarriedState):
             self.relay.call(self._message("cut"))
         if self._is_held:
             self.relay.call(self._message("hold"))
-        if self._rules is not None:
-            self._push(self._rules)
+        self._push(self._rules)
         if self._came is not None:
             self.relay.call(self._message("watch"))
 
@@ -161,7 +159,10 @@ class CarriedGuest(CarriedState):
             OSError: The relay does not run, and does not start.
         """
         await self.relay.start()
-        self.relay.call(self._message("take_over"), document=list(names.items()))
+        self.relay.call(
+            self._message("take_over"),
+            document=[{"address": address, "name": name} for address, name in names.items()],
+        )
 
     async def aclose(self) -> None:
         """Reset every connection and accept no new ones. Idempotent."""
@@ -178,7 +179,7 @@ class CarriedGuest(CarriedState):
         if op == "told":
             for entry in message["entries"]:
                 try:
-                    self.told(converted({"at": time.time(), **entry}, EgressDecision))
+                    self.told(converted({"at": message["at"], **entry}, EgressDecision))
                 except msgspec.ValidationError as error:  # the others are worth keeping
                     _log.error("the relay told a decision that means nothing: %s", error)
         elif op == "unplug":

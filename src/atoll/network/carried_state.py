@@ -48,7 +48,7 @@ class CarriedState:
         Args:
             known: The connections that are reset if the relay carries this guest no more.
         """
-        answer = self._asked("kept", 0, document={"known": list(known)})
+        answer = self._asked("kept", 0, document=list(known))
         return None if answer is None else int(answer)
 
     async def names(self) -> dict[str, str]:
@@ -59,14 +59,14 @@ class CarriedState:
         """
         await self.relay.start()
         answer = self.relay.call({**self._message("ask"), "what": "names"})
-        return dict(converted(answer.get("content"), list[tuple[str, str]]))
+        return {each["address"]: each["name"] for each in answer["content"]["names"]}
 
     def _asked(self, what: str, otherwise: Any, *, document: object = None) -> Any:
         try:
             answer = self.relay.call({**self._message("ask"), "what": what}, document=document)
         except (ConnectionError, TimeoutError):
             return otherwise
-        return answer.get("content", answer.get("value"))
+        return answer["content"][what]
 
     def _message(self, op: str) -> Message:
         return {"op": op, "link": self._link_id}

@@ -41,8 +41,7 @@ class Links:
 
     async def start(self) -> None:
         """Start the relay, and begin to keep links ready."""
-        with contextlib.suppress(OSError):  # it has told why, and tries on
-            await self.relay.start()
+        await self._start_relay()
         self._fill()
 
     async def take(self) -> Link:
@@ -65,6 +64,7 @@ class Links:
         """
         if link_id in self._links:
             return self._links[link_id]
+        await self._start_relay()
         pins = self._pins(link_id)
         try:
             sockets = await asyncio.to_thread(namespaces.reopen, pins)
@@ -102,6 +102,10 @@ class Links:
             await link.leave()
         self._links.clear()
         await self.relay.aclose()
+
+    async def _start_relay(self) -> None:
+        with contextlib.suppress(OSError):  # it has told why, and tries on
+            await self.relay.start()
 
     async def _make(self) -> Link:
         link_id = secrets.token_hex(6)

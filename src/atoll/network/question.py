@@ -44,7 +44,7 @@ async def ask_about(
         verdict = await inspection.judge(grant, {"name": name, "port": port, "addresses": []}, request)
     if verdict is None:
         try:
-            known = (await relay.ask({"op": "resolve", "name": name or host}))["addresses"]
+            known = (await relay.ask({"op": "resolve", "name": name or host}))["content"]["addresses"]
         except RelayError as error:
             return EgressVerdict(action="deny", reason=str(error))
         except (OSError, TimeoutError) as error:

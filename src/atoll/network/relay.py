@@ -249,7 +249,7 @@ class Relay:
                 await asyncio.wait({hello, stuck}, return_when=asyncio.FIRST_COMPLETED)
                 if not hello.done():
                     raise OSError("it ended before it was ready")
-                answer = hello.result()
+                answer = hello.result()["content"]
             finally:
                 hello.cancel()
                 stuck.cancel()

@@ -10,9 +10,9 @@ from http.client import HTTPException
 
 import dns.rcode
 from tests.integration.network.nameserver import knowing
-from tests.integration.network.test_network_inspection import GOOD, NAMES, OTHER, Place, eventually, place_of
+from tests.integration.network.test_network_inspection import GOOD, NAMES, OTHER, Place, place_of
 from tests.integration.network.test_network_policies import address_of, echoes, lookup
-from tests.integration.network.testbed import PUBLIC, NetworkTestbed, reset_comes, serving
+from tests.integration.network.testbed import PUBLIC, NetworkTestbed, eventually, reset_comes, serving
 from tests.integration.network.web import browsing
 
 from atoll.network import Grant
@@ -53,7 +53,7 @@ async def test_a_ceiling_ends_open_connections_and_refuses_new_ones_and_names(
             asked = list(server.asked)
             assert (await lookup(guest, OTHER)).rcode() == dns.rcode.NXDOMAIN
             assert server.asked == asked
-            assert f"the team's ceiling: no rule allows {OTHER}:{port}" in told
+            await eventually(lambda: f"the team's ceiling: no rule allows {OTHER}:{port}" in told)
             guest.link.set_policy(own)
             assert await echoes(guest, goes, port)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.integration.network.nameserver import knowing
 from tests.integration.network.test_network_policies import address_of
-from tests.integration.network.testbed import PUBLIC, Guest, NetworkTestbed, serving
+from tests.integration.network.testbed import PUBLIC, Guest, NetworkTestbed, eventually, serving
 from tests.integration.network.web import Web, browsing, certified, web
 
 from atoll.host import edge_path, process_alive
@@ -68,15 +68,6 @@ async def place_of(testbed: NetworkTestbed) -> AsyncIterator[tuple[Place, Web, i
     finally:
         for name in ("home.pem", "outside.pem", "server.pem"):
             (testbed.pins.parent / name).unlink()
-
-
-async def eventually(is_so: object) -> None:
-    assert callable(is_so)
-    for _ in range(400):
-        if is_so():
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError("it did not happen")
 
 
 async def test_a_request_that_a_rule_allows_passes_and_another_one_is_told_why_not(

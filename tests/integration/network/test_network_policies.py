@@ -13,7 +13,7 @@ import dns.rcode
 import dns.rdatatype
 import pytest
 from tests.integration.network.nameserver import KnownNames, knowing
-from tests.integration.network.testbed import PUBLIC, Guest, NetworkTestbed, reset_comes, serving
+from tests.integration.network.testbed import PUBLIC, Guest, NetworkTestbed, eventually, reset_comes, serving
 
 from atoll.types import HOST_NAME, EgressDecision, Policy, Rule
 
@@ -164,6 +164,7 @@ async def test_what_an_observing_policy_lets_through_is_told(testbed: NetworkTes
     async with serving() as port, guest_of(testbed, policy) as (guest, _):
         guest.link.guest.follow(told.append, lambda _: None)
         assert await echoes(guest, await address_of(guest, "evil.example.net"), port)
+        await eventually(lambda: told)
         assert [(one.action, one.host, one.observed) for one in told] == [("deny", "evil.example.net", True)]
         assert (await lookup(guest, "inside.example.com")).rcode() == dns.rcode.NXDOMAIN
 
@@ -175,6 +176,7 @@ async def test_a_refusal_says_why_and_which_rule(testbed: NetworkTestbed) -> Non
         guest.link.guest.follow(told.append, lambda _: None)
         assert await guest.is_reset(await address_of(guest, GOOD), 25)
         assert await guest.is_reset(PUBLIC, 443)
+        await eventually(lambda: len(told) == 2)
     assert [(one.rule, one.reason) for one in told] == [
         (0, f"rule 1 (no mail) denies {GOOD}:25"),
         (None, f"no rule allows {PUBLIC}:443"),
@@ -193,7 +195,10 @@ async def test_a_rule_that_unplugs_does_so_at_the_name_and_at_the_address(testbe
     async with guest_of(testbed, policy) as (guest, server):
         guest.link.guest.follow(lambda _: None, reasons.append)
         assert (await lookup(guest, "evil.example.net")).rcode() == dns.rcode.NXDOMAIN
+        await eventually(lambda: reasons)
+        guest.link.guest.cut(False)
         assert await guest.is_reset("203.0.113.9", 443)
+        await eventually(lambda: len(reasons) == 2)
         assert reasons == [
             "rule 1 (trap) unplugs at evil.example.net",
             "rule 2 unplugs at 203.0.113.9:443",
@@ -212,12 +217,14 @@ async def test_a_rule_that_unplugs_by_name_and_port_does_so_at_that_port_and_not
         assert await echoes(guest, address, port)
         assert reasons == []
         assert await guest.is_reset(address, 25)
+        await eventually(lambda: reasons)
         assert reasons == [f"rule 1 unplugs at {GOOD}:25"]
     # Where no rule allows the name, there is nothing to connect to.
     async with guest_of(testbed, Policy(rules=(trap, Rule(hosts=("other.example",))))) as (guest, server):
         guest.link.guest.follow(lambda _: None, reasons.append)
         assert (await lookup(guest, GOOD)).rcode() == dns.rcode.NXDOMAIN
         assert server.asked == []
+        await asyncio.sleep(0.3)  # longer than the relay waits before it tells
     assert len(reasons) == 1
 
 

@@ -12,9 +12,17 @@ import dns.rcode
 import pytest
 from tests.integration.network.nameserver import KnownNames, knowing
 from tests.integration.network.proxy import PASSWORD, USER, WRITTEN, Conduct, Proxy, Scheme, proxying
-from tests.integration.network.test_network_inspection import Place, eventually, place_of
+from tests.integration.network.test_network_inspection import Place, place_of
 from tests.integration.network.test_network_policies import address_of, echoes, lookup
-from tests.integration.network.testbed import PATIENCE_S, PUBLIC, Guest, NetworkTestbed, reset_comes, serving
+from tests.integration.network.testbed import (
+    PATIENCE_S,
+    PUBLIC,
+    Guest,
+    NetworkTestbed,
+    eventually,
+    reset_comes,
+    serving,
+)
 from tests.integration.network.web import browsing
 
 from atoll.network import Grant
@@ -140,7 +148,7 @@ async def test_a_proxy_that_is_not_at_a_public_address_is_used_only_if_it_is_ope
         here.allow(Rule(hosts=(GOOD,)), proxy=here.proxy.at(host))
         address = await address_of(here.guest, GOOD)
         assert await here.guest.is_reset(address, port)
-        assert "`addresses` do not open it" in here.refusals()[-1]
+        await eventually(lambda: here.refusals() and "`addresses` do not open it" in here.refusals()[-1])
         assert here.proxy.asked == []
         url = here.proxy.at(host).url
         here.allow(Rule(hosts=(GOOD,)), proxy=UpstreamProxy(url=url, addresses=("10.9.9.0/24", "127.0.0.1")))
@@ -167,6 +175,7 @@ async def test_a_proxy_that_fails_resets_the_connection_and_the_log_says_why(
         here.proxy.conduct = conduct
         here.allow(Rule(name="api", hosts=(GOOD,)))
         assert await here.guest.is_reset(await address_of(here.guest, GOOD), port)
+        await eventually(here.refusals)
         assert here.refusals() == [f"the upstream proxy does not connect: {reason}"]
         assert (here.told[-1].host, here.told[-1].port, here.told[-1].rule) == (GOOD, port, 0)
 
@@ -177,6 +186,7 @@ async def test_a_proxy_that_hangs_has_a_bounded_time(testbed: NetworkTestbed, sc
         here.proxy.conduct = "hang"
         here.allow(Rule(hosts=(GOOD,)))
         assert await here.guest.is_reset(await address_of(here.guest, GOOD), port)
+        await eventually(here.refusals)
         assert here.refusals() == ["the upstream proxy does not connect: it gives no answer within 0.5 s"]
 
 
@@ -189,10 +199,12 @@ async def test_a_proxy_that_is_down_or_does_not_know_the_password_is_told_as_tha
         here.allow(Rule(hosts=(GOOD,)), proxy=wrong)
         address = await address_of(here.guest, GOOD)
         assert await here.guest.is_reset(address, port)
-        assert "it does not take the user and password" in here.refusals()[-1]
+        await eventually(
+            lambda: here.refusals() and "it does not take the user and password" in here.refusals()[-1]
+        )
         here.allow(Rule(hosts=(GOOD,)), proxy=UpstreamProxy(url=f"{scheme}://{PUBLIC}:1"))
         assert await here.guest.is_reset(address, port)
-        assert "it cannot be reached: Connection refused" in here.refusals()[-1]
+        await eventually(lambda: "it cannot be reached: Connection refused" in here.refusals()[-1])
         assert not any("wr0ng" in repr(one) or PASSWORD in repr(one) for one in here.told)
 
 

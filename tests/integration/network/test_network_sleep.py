@@ -186,7 +186,7 @@ async def test_what_had_not_reached_a_guest_when_it_fell_asleep_is_noticed(testb
             await asyncio.sleep(0.1)  # the relay has passed it on
             guest.link.hold()
             guest.link.guest.watch(heard.put_nowait)
-            assert heard.get_nowait() == f"{testbed.public}:{port}"
+            assert await heard.get() == f"{testbed.public}:{port}"
             guest.unmute()
             guest.link.release()
             assert await asyncio.to_thread(connected.recv, 9) == b"hello"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.integration.network.nameserver import knowing
-from tests.integration.network.testbed import PUBLIC, Guest, NetworkTestbed, serving
+from tests.integration.network.testbed import PUBLIC, Guest, NetworkTestbed, eventually, serving
 
 from atoll.host import in_netns
 from atoll.network import cut, filters, pins_of
@@ -199,6 +199,7 @@ async def test_a_rule_by_address_unplugs_with_its_reason(testbed: NetworkTestbed
         guest.link.guest.follow(told.append, reasons.append)
         guest.link.set_policy(Policy(rules=rules))
         assert await guest.is_reset("203.0.113.9", 80)
+        await eventually(lambda: told and reasons)
         assert [one.action for one in told] == ["unplug"]
     assert len(reasons) == 1
     assert "a trap" in reasons[0]

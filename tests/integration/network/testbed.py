@@ -126,6 +126,16 @@ def relay_at(directory: Path, settings: HostSettings) -> Relay:
     return Relay(RelayProgram(lambda: (str(relay_path()),), directory / "relay.sock"), settings)
 
 
+async def eventually(is_so: object) -> None:
+    """Wait until something is so."""
+    assert callable(is_so)
+    for _ in range(400):
+        if is_so():
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("it did not happen")
+
+
 async def reset_comes(connected: socket.socket) -> bool:
     """Wait for the end of a connection and say whether it is a reset."""
     try:

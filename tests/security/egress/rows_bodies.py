@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from atoll.types import Inject, Mcp, RateLimit
-from tests.integration.network.test_network_inspection import eventually
+from tests.integration.network.testbed import eventually
 from tests.security.egress.ground import EVIL, GOOD, OTHER, Ground
 from tests.security.egress.row import Row, SetUp, allowing, plain, unread
 

@@ -133,7 +133,7 @@ def _addresses() -> list[Row]:
 def _named_first(ground: Ground) -> None:
     ground.apply(_GOOD)
     named = {"op": "take_over", "link": ground.guest.link.link_id}
-    ground.relay.call(named, document=[("198.18.0.1", GOOD)])
+    ground.relay.call(named, document=[{"address": "198.18.0.1", "name": GOOD}])
 
 
 def _asked(name: str, kind: str = "A", server: str = GATEWAY, *, stream: bool = False) -> Attempt:

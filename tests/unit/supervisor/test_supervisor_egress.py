@@ -131,7 +131,8 @@ class Resolving:
         found = {"a.example": ["192.0.2.1", "192.0.2.2"], "192.0.2.2": ["192.0.2.2"]}.get(message["name"])
         if found is None:
             raise RelayError(f"{message['name']} cannot be resolved: NXDOMAIN")
-        return {"addresses": [{"address": each, "own": each == "192.0.2.2"} for each in found]}
+        known = [{"address": each, "own": each == "192.0.2.2"} for each in found]
+        return {"content": {"addresses": known}}
 
 
 def judging(harness: Harness, *answers: EgressVerdict | None) -> tuple[EgressControl, Judging]:
