@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"slices"
+	"sync/atomic"
 
 	"atoll/policy"
 	"atoll/relay/splice"
@@ -16,13 +18,21 @@ type Flow struct {
 }
 
 // Kept are the rules by which the edge judges a connection, by index: of the policy, and of the team's ceiling.
-type Kept struct{ Own, Above []int }
+type Kept struct {
+	Version    int64
+	Own, Above []int
+}
 
-func keptBy(admission *policy.Admission) *Kept {
-	if admission.Ceiling {
-		return &Kept{}
+func keptBy(found *decided) *Kept {
+	if found.Ceiling {
+		return &Kept{Version: found.version}
 	}
-	return &Kept{Own: indexes(admission.Deciding()), Above: indexes(admission.Above)}
+	return &Kept{Version: found.version, Own: indexes(found.Deciding()), Above: indexes(found.Above)}
+}
+
+// isAs tells whether these are the rules of the same indices.
+func (k *Kept) isAs(other *Kept) bool {
+	return slices.Equal(k.Own, other.Own) && slices.Equal(k.Above, other.Above)
 }
 
 func indexes(rules []*policy.Rule) []int {
@@ -39,20 +49,24 @@ type Connection struct {
 	Flow        Flow
 	Destination Destination
 	Address     string // where it leads; empty: a proxy resolves the name
-	Kept        *Kept  // nil: it does not pass through the edge
 	Via         string // the proxy that connects; empty: the host itself does
 
+	kept   atomic.Pointer[Kept] // nil: it does not pass through the edge
 	guest  *net.TCPConn
 	cancel context.CancelFunc
 	joined *splice.Splice // nil: it is being made
 	broken bool           // the edge has given it up, so that it is to be reset
 }
 
+// Kept are the rules of now by which the edge judges it. They change only before JudgeBy says so.
+func (c *Connection) Kept() *Kept { return c.kept.Load() }
+
 // Edge judges the requests of connections.
 type Edge interface {
-	// Take hands a connection over and returns the end that is kept here. An error: the connection must not go on.
+	// Take hands a connection over and returns the end that is kept here. An error: the connection must not go on. It is
+	// handed over with the rules that it keeps at that moment.
 	Take(ctx context.Context, connection *Connection) (splice.End, error)
-	// JudgeBy has its further requests judged by the rules that it keeps now.
+	// JudgeBy has its further requests judged by the rules that it keeps now. It does not wait for the edge.
 	JudgeBy(connection *Connection)
 }
 

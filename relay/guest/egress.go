@@ -36,7 +36,9 @@ func (d Destination) Host() string {
 
 // Rules are what a guest may reach.
 type Rules struct {
-	Bounds *policy.Bounds
+	// Version tells them from those before and after, as the edge is told of them too.
+	Version int64
+	Bounds  *policy.Bounds
 	// Proxy tells one upstream proxy from another. Its names are not part of that: a connection need not end because
 	// another name is added.
 	Proxy string
@@ -103,9 +105,19 @@ func (e *Egress) via(to Destination) string {
 	return rules.Proxy
 }
 
+// decided is what the rules of one version say of a connection.
+type decided struct {
+	policy.Way
+	version int64
+}
+
 // decide decides about a new connection. The way has no address if it is refused, or if a proxy resolves the name.
-func (e *Egress) decide(ctx context.Context, to Destination) policy.Way {
-	bounds := e.current().Bounds
+func (e *Egress) decide(ctx context.Context, to Destination) decided {
+	rules := e.current()
+	return decided{e.way(ctx, rules.Bounds, to), rules.Version}
+}
+
+func (e *Egress) way(ctx context.Context, bounds *policy.Bounds, to Destination) policy.Way {
 	asked := policy.Asked{Name: to.Name, Port: to.Port}
 	if to.Name == "" {
 		asked.Addresses = []policy.Known{e.known(to.Address)}
@@ -125,14 +137,15 @@ func (e *Egress) decide(ctx context.Context, to Destination) policy.Way {
 }
 
 // again decides about a connection that is open, after the rules have changed.
-func (e *Egress) again(to Destination, address string) policy.Admission {
+func (e *Egress) again(to Destination, address string) decided {
 	known := policy.Known{Address: address}
 	if to.Name == "" {
 		known = e.known(to.Address)
 	} else if parsed, err := netip.ParseAddr(address); err == nil {
 		known = e.known(parsed)
 	}
-	return e.current().Bounds.Connection(to.Name, known, to.Port)
+	rules := e.current()
+	return decided{policy.Way{Admission: rules.Bounds.Connection(to.Name, known, to.Port)}, rules.Version}
 }
 
 func (e *Egress) known(address netip.Addr) policy.Known {

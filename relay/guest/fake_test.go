@@ -33,6 +33,7 @@ type world struct {
 	names map[netip.Addr]string
 	leads map[string]string
 	asked []string
+	dials []string // where to
 	fails error
 }
 
@@ -74,18 +75,24 @@ func (o *fakeOwner) reasons() []string {
 // fakeEdge hands the other end of what it takes to the test.
 type fakeEdge struct {
 	taken chan *net.UnixConn
+	comes chan struct{} // an edge runs when it is closed; nil: it runs already
 	mu    sync.Mutex
 	kept  []Kept
+	last  *Connection
 	down  bool
 }
 
 func (e *fakeEdge) Take(_ context.Context, connection *Connection) (splice.End, error) {
+	if e.comes != nil {
+		<-e.comes
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.down {
 		return nil, errors.New("it does not run")
 	}
-	e.kept = append(e.kept, *connection.Kept)
+	e.kept = append(e.kept, *connection.Kept())
+	e.last = connection
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -97,10 +104,10 @@ func (e *fakeEdge) Take(_ context.Context, connection *Connection) (splice.End, 
 func (e *fakeEdge) JudgeBy(connection *Connection) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.kept = append(e.kept, *connection.Kept)
+	e.kept = append(e.kept, *connection.Kept())
 }
 
-func (e *fakeEdge) last() Kept {
+func (e *fakeEdge) judgesBy() Kept {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.kept[len(e.kept)-1]
@@ -133,8 +140,9 @@ func (w *world) Addresses(_ context.Context, name string) ([]netip.Addr, error) 
 	return nil, errors.New(name + " cannot be resolved: NXDOMAIN")
 }
 
-func (w *world) Dial(ctx context.Context, _ *Connection, _ *policy.Rule) (*net.TCPConn, error) {
+func (w *world) Dial(ctx context.Context, connection *Connection, _ *policy.Rule) (*net.TCPConn, error) {
 	w.mu.Lock()
+	w.dials = append(w.dials, connection.Address)
 	fails := w.fails
 	w.mu.Unlock()
 	if fails != nil {

@@ -162,7 +162,7 @@ func (g *Guest) lead(ctx context.Context, connection *Connection) {
 	switch way.Action {
 	case policy.Inspect:
 		g.setAddress(connection, way.Address)
-		g.inspect(ctx, connection, &way.Admission, nil)
+		g.inspect(ctx, connection, &way, nil)
 		return
 	case policy.Allow:
 		g.setAddress(connection, way.Address)
@@ -200,9 +200,10 @@ func (g *Guest) lead(ctx context.Context, connection *Connection) {
 }
 
 // inspect hands a connection to the edge, with what its guest has said already.
-func (g *Guest) inspect(ctx context.Context, connection *Connection, admission *policy.Admission, said []byte) {
+func (g *Guest) inspect(ctx context.Context, connection *Connection, found *decided, said []byte) {
 	g.mu.Lock()
-	connection.Kept, connection.joined = keptBy(admission), nil
+	connection.kept.Store(keptBy(found))
+	connection.joined = nil
 	g.mu.Unlock()
 	kept, err := g.Edge.Take(ctx, connection)
 	if err != nil {

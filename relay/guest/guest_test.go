@@ -77,7 +77,7 @@ func TestPlainRequestsByNameGoToTheEdgeWithWhatWasSaid(t *testing.T) {
 	if _, err := io.ReadFull(guest, make([]byte, 17)); err != nil {
 		t.Fatal(err)
 	}
-	if kept := w.edge.last(); !slices.Equal(kept.Own, []int{0}) {
+	if kept := w.edge.judgesBy(); !slices.Equal(kept.Own, []int{0}) {
 		t.Errorf("it keeps the rules %v", kept)
 	}
 }
@@ -89,7 +89,7 @@ func TestAConnectionThatIsInspectedKeepsTheRulesOfNow(t *testing.T) {
 	edge := <-w.edge.taken
 	exchange(t, guest, edge)
 	w.set(`{"action":"deny","hosts":["other.example"]}`, http)
-	if kept := w.edge.last(); !slices.Equal(kept.Own, []int{1}) {
+	if kept := w.edge.judgesBy(); !slices.Equal(kept.Own, []int{1}) {
 		t.Errorf("it keeps the rules %v", kept)
 	}
 	isOpen(t, guest)

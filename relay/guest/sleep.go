@@ -58,9 +58,9 @@ func (g *Guest) JudgeAgain() {
 	}
 }
 
-// ResetInspected resets the connections that pass through the edge, as it has ended.
+// ResetInspected resets the connections that pass through the edge, as it has ended. Those that wait for an edge go on.
 func (g *Guest) ResetInspected() {
-	g.breakThose(func(connection *Connection) bool { return connection.Kept != nil })
+	g.breakThose(func(connection *Connection) bool { return connection.Kept() != nil && connection.joined != nil })
 }
 
 // ResetConnection resets a connection that the edge has given up.
@@ -104,13 +104,14 @@ func (g *Guest) mayLive(connection *Connection) bool {
 	if connection.broken || connection.Via != g.Egress.via(connection.Destination) {
 		return false
 	}
-	admission := g.Egress.again(connection.Destination, connection.Address)
-	if connection.Kept == nil || admission.Action == policy.Deny || admission.Action == policy.Unplug {
-		return admission.Action == policy.Allow
+	now := g.Egress.again(connection.Destination, connection.Address)
+	if connection.Kept() == nil || now.Action == policy.Deny || now.Action == policy.Unplug {
+		return now.Action == policy.Allow
 	}
-	connection.Kept = keptBy(&admission)
+	kept := keptBy(&now)
+	connection.kept.Store(kept)
 	g.Edge.JudgeBy(connection)
-	return admission.Action == policy.Inspect || len(connection.Kept.Own) > 0
+	return now.Action == policy.Inspect || len(kept.Own) > 0
 }
 
 // Flows are the connections that are open now.
