@@ -3,6 +3,7 @@ package policy
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -135,4 +136,52 @@ func BenchmarkConnection1000Rules(b *testing.B) {
 	}
 	slices.Sort(times)
 	b.ReportMetric(float64(times[len(times)*99/100].Nanoseconds()), "p99-ns")
+}
+
+func TestAnOpenConnectionIsDecidedAsANewOne(t *testing.T) {
+	rules := gatekeeper(
+		t, Terms{}, `{"action":"allow","hosts":["host.atoll.internal","db.sandbox.atoll.internal"],"ports":[443]}`,
+		`{"action":"allow","hosts":["*.x"]}`,
+	)
+	for _, each := range []struct {
+		name   string
+		to     Known
+		action string
+	}{
+		{"host.atoll.internal", Known{Address: "127.0.0.1", Own: true}, Allow},
+		{"db.sandbox.atoll.internal", Known{Address: "127.0.0.1", Own: true}, Allow},
+		{"web.sandbox.atoll.internal", Known{Address: "127.0.0.1", Own: true}, Deny},
+		{"host.atoll.internal", Known{Address: "192.0.2.200", Own: true}, Deny},
+		{"a.x", Known{Address: "192.0.2.200", Own: true}, Deny},
+		{"a.x", Known{Address: "192.0.2.1"}, Allow},
+		{"a.x", Known{}, Deny},
+	} {
+		if found := (&Bounds{Own: rules}).Connection(each.name, each.to, 443); found.Action != each.action {
+			t.Errorf("%s at %v: %+v", each.name, each.to, found)
+		}
+	}
+	if found := (&Bounds{}).Connection("host.atoll.internal", Known{Address: "127.0.0.1", Own: true}, 443); found.Action != Deny {
+		t.Errorf("without rules: %+v", found)
+	}
+}
+
+func TestANameLeadsToWhereSomePortMayBeReached(t *testing.T) {
+	wide, narrow := gatekeeper(t, Terms{}, `{"action":"allow"}`), gatekeeper(t, Terms{}, `{"action":"allow","hosts":["a.x"]}`)
+	for _, each := range []struct {
+		bounds        Bounds
+		name, address string
+		want          bool
+	}{
+		{Bounds{}, "a.x", "203.0.113.1", true},
+		{Bounds{}, "a.x", "64:ff9b::a00:1", false},
+		{Bounds{Own: wide}, "b.x", "203.0.113.1", true},
+		{Bounds{Own: wide}, "b.x", "10.0.0.1", false},
+		{Bounds{Own: wide, Ceiling: narrow}, "b.x", "203.0.113.1", false},
+		{Bounds{Own: wide, Ceiling: narrow}, "a.x", "203.0.113.1", true},
+		{Bounds{Own: narrow, Ceiling: wide}, "b.x", "203.0.113.1", false},
+	} {
+		if each.bounds.LeadsTo(each.name, netip.MustParseAddr(each.address)) != each.want {
+			t.Errorf("%+v", each)
+		}
+	}
 }

@@ -129,7 +129,7 @@ func (b *Bounds) Name(text string) Admission {
 
 func (b *Bounds) at(name string, to Known, port int) Admission {
 	found := b.to(name, to.Address, port)
-	if to.Own && !found.refuses() {
+	if to.Own && !IsInternal(name) && !found.refuses() {
 		return Admission{Action: Deny, Rule: found.Rule, Reason: place(name, to.Address) + " is " + thisHost}
 	}
 	return found

@@ -19,6 +19,7 @@ import (
 
 	"atoll/confine"
 	"atoll/relay/home"
+	"atoll/relay/neighbour"
 	"atoll/relay/own"
 )
 
@@ -60,6 +61,7 @@ func run(user, listenFD int, parts home.Parts) error {
 		return err
 	}
 	parts.Kernel = kernel
+	parts.Edges = edges{neighbour.New()}
 	if parts.Confined, err = confine.Confine(user, confine.Allow{Network: true}); err != nil {
 		return err
 	}

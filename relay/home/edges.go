@@ -21,8 +21,6 @@ type Edges interface {
 // Side is the process that judges requests, for one guest.
 type Side interface {
 	guest.Edge
-	// SetVersion says which version of the sandbox's policy the connections belong to that are taken from now on.
-	SetVersion(version int64)
 	Close()
 }
 
@@ -49,8 +47,8 @@ func (j *judged) JudgeBy(connection *guest.Connection) {
 	}
 }
 
-// set has a version of a sandbox's policy judge from now on.
-func (j *judged) set(edges Edges, of *guest.Guest, sandbox string, version int64) {
+// set has the requests of a sandbox judged from now on.
+func (j *judged) set(edges Edges, of *guest.Guest, sandbox string) {
 	if sandbox != j.sandbox {
 		j.close()
 	}
@@ -59,9 +57,6 @@ func (j *judged) set(edges Edges, of *guest.Guest, sandbox string, version int64
 		j.side.Store(&made)
 	}
 	j.sandbox = sandbox
-	if side := j.side.Load(); side != nil {
-		(*side).SetVersion(version)
-	}
 }
 
 func (j *judged) close() {

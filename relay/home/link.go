@@ -103,10 +103,10 @@ func (l *Link) setRules(sandbox string, version int64, content *control.Rules) e
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// The edge is told before a connection may be judged by them.
-	l.judged.set(l.home.parts.Edges, l.guest, sandbox, version)
+	l.judged.set(l.home.parts.Edges, l.guest, sandbox)
 	l.canaries.Store(policy.NewCanaries(content.Canaries))
 	l.proxy.set(content, bounds.Ceiling)
-	l.egress.Set(guest.Rules{Bounds: bounds, Proxy: l.proxy.key})
+	l.egress.Set(guest.Rules{Bounds: bounds, Proxy: l.proxy.key, Version: version})
 	l.guest.JudgeAgain()
 	return nil
 }
