@@ -225,7 +225,7 @@ func (g *Guest) carry(
 			return splice.Reset
 		}
 	}
-	joined, err := splice.New(connection.guest, remote, g.room, gate)
+	joined, err := splice.New(heedful(ctx, connection.guest, remote), remote, g.room, gate)
 	if err != nil {
 		remote.Close()
 		g.refuse(connection.guest, connection.Flow)

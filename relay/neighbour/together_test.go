@@ -229,10 +229,16 @@ func TestAnEdgeThatEndsIsFollowedByAnother(t *testing.T) {
 	w := newWorld(t, echo)
 	w.edge.policy(1, paths("/1"))
 	w.rules(1, paths("/1"))
-	first := w.connect()
-	first.gets("/1", 200, "at /1")
+	var open []*connection
+	for range 50 {
+		c := w.connect()
+		c.gets("/1", 200, "at /1")
+		open = append(open, c)
+	}
 	w.edge.kill()
-	first.isReset()
+	for _, each := range open {
+		each.isReset() // and never ended as if all had been said
+	}
 	eventually(t, "the relay knows", func() bool { return w.beside.current() == nil })
 	waits := w.connect()
 	waits.ask("/1")
@@ -241,6 +247,20 @@ func TestAnEdgeThatEndsIsFollowedByAnother(t *testing.T) {
 	w.edge.policy(1, paths("/1"))
 	waits.hears(200, "at /1")
 	w.connect().gets("/2", 403, "egress_denied")
+}
+
+func TestAnAnswerThatEndsWithItsConnectionIsEnded(t *testing.T) {
+	w := newWorld(t, echo)
+	w.edge.policy(1, paths("/1"))
+	w.rules(1, paths("/1"))
+	for range 50 {
+		c := w.connect()
+		_, err := fmt.Fprintf(c.socket, "GET /1 HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", name)
+		must(t, err)
+		if text, err := io.ReadAll(c.reader); err != nil || !strings.HasSuffix(string(text), "at /1") {
+			t.Fatalf("the answer is %q, %v", text, err)
+		}
+	}
 }
 
 func TestAConnectionEndsWhereTheEdgeHasNoPolicyForIt(t *testing.T) {
