@@ -97,16 +97,16 @@ func (e *edge) next() (letter, bool) {
 
 // close ends it. What waits is not sent any more.
 func (e *edge) close() {
-	e.stop()
-	e.link.Close()
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	e.closed = true
 	for _, each := range e.letters {
 		closeFile(each.file)
 	}
 	e.letters = nil
 	e.some.Signal()
+	e.mu.Unlock()
+	e.link.Close()
+	e.stop()
 }
 
 // answer gives the edge the connection that it asked for, or says why there is none. It owns the connection.
