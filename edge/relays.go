@@ -62,6 +62,11 @@ func (r *relays) listen(link *channel.Channel) {
 			}
 			break
 		}
+		if message.Op == "alive" && file == nil {
+			// A relay that does not read is gone soon.
+			_ = link.Send(control.Alive{Op: "alive", ID: message.ID})
+			continue
+		}
 		if err := carry(r.edge, relay, message, file); err != nil {
 			r.fault(err)
 		}

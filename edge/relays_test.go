@@ -116,7 +116,9 @@ func TestTheProgramOutlivesItsRelays(t *testing.T) {
 
 func TestARelayThatMakesNoSenseIsLeft(t *testing.T) {
 	c := start(t, 64123, nil)
-	for _, said := range []string{`{"op":"rules","sandbox":"s","connection":"gone"}`, `{"op":"policy","sandbox":"s"}`, `[`} {
+	for _, said := range []string{
+		`{"op":"rules","sandbox":"s","connection":"gone"}`, `{"op":"policy","sandbox":"s"}`, `[`,
+	} {
 		ours, theirs := pair(t, unix.SOCK_SEQPACKET)
 		c.send(control.Message{Op: "relay"}, theirs)
 		if _, err := ours.Write([]byte(said)); err != nil {

@@ -1,4 +1,4 @@
-// Package control is the way between the supervisor and the edge: messages with at most one descriptor each.
+// Package control is the way to the edge, from the supervisor and from the relay: messages with at most one descriptor each.
 package control
 
 import (
@@ -16,7 +16,7 @@ import (
 // Protocol is the version of the messages.
 const Protocol = 1
 
-// Message is what the supervisor sends.
+// Message is what the supervisor and the relay send.
 type Message struct {
 	Op         string `json:"op"`
 	Sandbox    string `json:"sandbox"`
@@ -32,7 +32,7 @@ type Message struct {
 	Refused    bool   `json:"refused"`
 }
 
-// Receive reads the next message of the supervisor and the descriptor with it, which is nil when there is none.
+// Receive reads the next message to the edge and the descriptor with it, which is nil when there is none.
 func Receive(from *channel.Channel) (*Message, *os.File, error) {
 	message := &Message{}
 	files, err := from.Receive(message)
@@ -139,6 +139,12 @@ type Unplug struct {
 	Sandbox string `json:"sandbox"`
 	Rule    *int   `json:"rule"`
 	Reason  string `json:"reason"`
+}
+
+// Alive answers a relay that asks so with the same number: this process has outlived what it said on its connections before.
+type Alive struct {
+	Op string `json:"op"`
+	ID int64  `json:"id"`
 }
 
 // Reset asks to reset a connection at both ends. An end of the stream would look as if all had been said.

@@ -64,7 +64,7 @@ func (c *Connection) Kept() *Kept { return c.kept.Load() }
 // Edge judges the requests of connections.
 type Edge interface {
 	// Take hands a connection over and returns the end that is kept here. An error: the connection must not go on. It is
-	// handed over with the rules that it keeps at that moment.
+	// handed over with the rules that it keeps at that moment. An end that is Mortal is asked before its last word counts.
 	Take(ctx context.Context, connection *Connection) (splice.End, error)
 	// JudgeBy has its further requests judged by the rules that it keeps now. It does not wait for the edge.
 	JudgeBy(connection *Connection)

@@ -35,6 +35,7 @@ type world struct {
 	asked []string
 	dials []string // where to
 	fails error
+	while func() // called while a name is resolved; nil: nothing is
 }
 
 type fakeOwner struct {
@@ -75,6 +76,7 @@ func (o *fakeOwner) reasons() []string {
 // fakeEdge hands the other end of what it takes to the test.
 type fakeEdge struct {
 	taken chan *net.UnixConn
+	lives chan bool     // what an edge says of itself; nil: it does not die
 	comes chan struct{} // an edge runs when it is closed; nil: it runs already
 	mu    sync.Mutex
 	kept  []Kept
@@ -98,7 +100,25 @@ func (e *fakeEdge) Take(_ context.Context, connection *Connection) (splice.End, 
 		return nil, err
 	}
 	e.taken <- unixConn(ends[0])
+	if e.lives != nil {
+		return &mortalEnd{unixConn(ends[1]), e.lives}, nil
+	}
 	return unixConn(ends[1]), nil
+}
+
+// mortalEnd is the way to an edge that may have died.
+type mortalEnd struct {
+	*net.UnixConn
+	lives chan bool
+}
+
+func (e *mortalEnd) Lives(ctx context.Context) bool {
+	select {
+	case lives := <-e.lives:
+		return lives
+	case <-ctx.Done():
+		return false
+	}
 }
 
 func (e *fakeEdge) JudgeBy(connection *Connection) {
@@ -131,6 +151,9 @@ func (w *world) NameAt(address netip.Addr) (string, bool) {
 }
 
 func (w *world) Addresses(_ context.Context, name string) ([]netip.Addr, error) {
+	if w.while != nil {
+		w.while()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked = append(w.asked, name)

@@ -204,7 +204,13 @@ func (g *Guest) inspect(ctx context.Context, connection *Connection, found *deci
 	g.mu.Lock()
 	connection.kept.Store(keptBy(found))
 	connection.joined = nil
+	// Rules that were set meanwhile have found nothing of it to judge again.
+	mayLive := found.version == g.Egress.current().Version || g.mayLive(connection)
 	g.mu.Unlock()
+	if !mayLive {
+		g.drop(connection)
+		return
+	}
 	kept, err := g.Edge.Take(ctx, connection)
 	if err != nil {
 		g.drop(connection)
@@ -225,7 +231,7 @@ func (g *Guest) carry(
 			return splice.Reset
 		}
 	}
-	joined, err := splice.New(connection.guest, remote, g.room, gate)
+	joined, err := splice.New(heedful(ctx, connection.guest, remote), remote, g.room, gate)
 	if err != nil {
 		remote.Close()
 		g.refuse(connection.guest, connection.Flow)

@@ -157,6 +157,31 @@ func TestConnectionsThatWaitForAnEdgeOutliveTheLastOne(t *testing.T) {
 	exchange(t, guest, <-w.edge.taken)
 }
 
+func TestRulesThatAreSetWhileAConnectionIsDecidedCount(t *testing.T) {
+	for name, c := range map[string]struct {
+		rules []string
+		kept  []int // nil: it is refused
+	}{
+		"others": {[]string{`{"action":"deny","hosts":["other.example"]}`, both}, []int{1}},
+		"none":   {[]string{`{"action":"deny"}`}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, both)
+			next := reads(t, nil, c.rules...)
+			w.while = func() { w.Egress.Set(next) }
+			if c.kept == nil {
+				w.isRefused(named)
+				return
+			}
+			w.connect(named)
+			<-w.edge.taken
+			if kept := w.edge.judgesBy(); kept.Version != 7 || !slices.Equal(kept.Own, c.kept) {
+				t.Errorf("it keeps %v", kept)
+			}
+		})
+	}
+}
+
 func TestTheRulesOfAConnectionAreOfOneVersion(t *testing.T) {
 	w := newWorld(t, both)
 	w.Egress.Set(reads(t, nil, both))

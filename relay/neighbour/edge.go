@@ -6,25 +6,32 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"atoll/channel"
 	"atoll/edge/control"
 	"atoll/relay/guest"
 )
 
-// How many messages wait for an edge that does not read.
-const lettersMost = 4096
+const (
+	// How many messages wait for an edge that does not read.
+	lettersMost = 4096
+	// An edge that does not say for so long that it lives counts as dead.
+	answerMost = 5 * time.Second
+)
 
 // edge is one process. Messages to it wait here, in order: who sends one holds a guest's lock, and must not wait.
 type edge struct {
 	link *channel.Channel
 	ctx  context.Context // ends with it
-	end  context.CancelFunc
+	stop context.CancelFunc
 
 	mu      sync.Mutex
 	some    sync.Cond // something waits, or it has ended
 	letters []letter
 	closed  bool
+	last    int64                   // question
+	asked   map[int64]chan struct{} // closed when it is answered
 }
 
 // letter is a message with a descriptor, which may be nil.
@@ -34,9 +41,9 @@ type letter struct {
 }
 
 func newEdge(link *channel.Channel) *edge {
-	made := &edge{link: link}
+	made := &edge{link: link, asked: map[int64]chan struct{}{}}
 	made.some.L = &made.mu
-	made.ctx, made.end = context.WithCancel(context.Background())
+	made.ctx, made.stop = context.WithCancel(context.Background())
 	go made.write()
 	return made
 }
@@ -90,16 +97,16 @@ func (e *edge) next() (letter, bool) {
 
 // close ends it. What waits is not sent any more.
 func (e *edge) close() {
-	e.end()
-	e.link.Close()
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	e.closed = true
 	for _, each := range e.letters {
 		closeFile(each.file)
 	}
 	e.letters = nil
 	e.some.Signal()
+	e.mu.Unlock()
+	e.link.Close()
+	e.stop()
 }
 
 // answer gives the edge the connection that it asked for, or says why there is none. It owns the connection.
@@ -116,6 +123,55 @@ func (e *edge) answer(id int64, made *net.TCPConn, err error) {
 	}
 	_ = e.send(message, file) // only the process that asked gets it, and that may be gone
 }
+
+// lives tells whether the process does something after the call. It waits until that is clear.
+func (e *edge) lives(ctx context.Context) bool {
+	answered := make(chan struct{})
+	e.mu.Lock()
+	e.last++
+	id := e.last
+	e.asked[id] = answered
+	e.mu.Unlock()
+	defer func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.asked, id)
+	}()
+	if e.send(control.Message{Op: "alive", ID: id}, nil) != nil {
+		return false
+	}
+	timer := time.NewTimer(answerMost)
+	defer timer.Stop()
+	select {
+	case <-answered:
+		return true
+	case <-timer.C:
+	case <-e.ctx.Done():
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// lived notes an answer.
+func (e *edge) lived(id int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if answered, ok := e.asked[id]; ok {
+		close(answered)
+		delete(e.asked, id)
+	}
+}
+
+// end is the relay's end of a connection that passes through an edge.
+type end struct {
+	*net.UnixConn
+	by *edge
+}
+
+var _ guest.Mortal = (*end)(nil)
+
+// Lives is of guest.Mortal.
+func (e *end) Lives(ctx context.Context) bool { return e.by.lives(ctx) }
 
 func closeFile(file *os.File) {
 	if file != nil {

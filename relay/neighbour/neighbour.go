@@ -90,7 +90,7 @@ func (n *Neighbour) lose() {
 // listen does what an edge asks until it is gone.
 func (n *Neighbour) listen(to *edge) {
 	for {
-		var asked control.Dial // a reset is the same without a number
+		var asked control.Dial // the other messages are the same with less
 		files, err := to.link.Receive(&asked)
 		channel.CloseAll(files) // none is expected from there
 		if err != nil {
@@ -104,6 +104,8 @@ func (n *Neighbour) listen(to *edge) {
 			to.answer(asked.ID, nil, errGone)
 		case asked.Op == "reset" && side != nil:
 			side.inspected.ResetConnection(asked.Connection)
+		case asked.Op == "alive":
+			to.lived(asked.ID)
 		}
 	}
 	n.following.Lock()

@@ -293,3 +293,41 @@ func TestAnEdgeThatDoesNotReadKeepsNobodyWaiting(t *testing.T) {
 		t.Error("an edge that has ended takes messages")
 	}
 }
+
+func TestAnEdgeIsAskedWhetherItLives(t *testing.T) {
+	for name, c := range map[string]struct {
+		does func(theirs *channel.Channel, id int64)
+		want bool
+	}{
+		"it says so": {func(theirs *channel.Channel, id int64) { _ = theirs.Send(control.Alive{Op: "alive", ID: id}) }, true},
+		"it ends":    {func(theirs *channel.Channel, _ int64) { theirs.Close() }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := New()
+			ours, theirs := channels(t)
+			n.Attach(ours)
+			lives := make(chan bool)
+			to := n.current()
+			go func() { lives <- to.lives(t.Context()) }()
+			asked, _ := receive(t, theirs)
+			if asked.Op != "alive" {
+				t.Errorf("it was asked %+v", asked)
+			}
+			c.does(theirs, asked.ID)
+			if got := <-lives; got != c.want {
+				t.Errorf("it lives: %t", got)
+			}
+			if len(to.asked) > 0 {
+				t.Errorf("%d questions are kept", len(to.asked))
+			}
+		})
+	}
+	n := New()
+	ours, _ := channels(t)
+	n.Attach(ours)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if n.current().lives(ctx) {
+		t.Error("a connection that was reset waits")
+	}
+}

@@ -74,7 +74,7 @@ func (s *Side) Take(ctx context.Context, connection *guest.Connection) (splice.E
 		kept.Close()
 		return nil, err
 	}
-	return kept, nil
+	return &end{kept, to}, nil
 }
 
 // JudgeBy tells the edge the rules that a connection keeps now.
@@ -127,7 +127,7 @@ func (s *Side) connect(to *edge, connection string) (*net.TCPConn, error) {
 }
 
 // pair is both ends of a connection to the edge.
-func pair() (kept splice.End, given *os.File, err error) {
+func pair() (kept *net.UnixConn, given *os.File, err error) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a socket pair: %w", err)

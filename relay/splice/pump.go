@@ -15,7 +15,7 @@ type phase int
 const (
 	// waiting for its source to have something.
 	waiting phase = iota
-	// moving a piece: it holds bytes that its target has not accepted yet.
+	// moving a piece: it holds bytes, or the end of the stream, that its target has not accepted yet.
 	moving
 	// parked until it is released.
 	parked
@@ -96,6 +96,7 @@ func (p *pump) through() error {
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 		case errors.Is(err, io.EOF):
+			p.enter(moving) // the end of the stream: the target may take its time
 			return p.target.CloseWrite()
 		case err != nil:
 			return err
