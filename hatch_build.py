@@ -34,6 +34,11 @@ _LDFLAGS = "-s -w"
 _BUILDS_KEPT = 4
 # The parts of a module that is built whole.
 _ALL = ("",)
+# The directories of the root module that each of its programs is built from.
+_TOGETHER = {
+    "relay": ("channel", "confine", "edge", "policy", "relay"),
+    "edge": ("channel", "confine", "edge", "policy"),
+}
 _LICENSES = ("LICENSE*", "LICENCE*", "COPYING*", "NOTICE*", "COPYRIGHT*", "PATENTS*")
 
 
@@ -62,13 +67,8 @@ class ProgramsHook(BuildHookInterface[Any]):
             ("atoll-agent", root / "agent", _ALL, _build_agent),
             ("atoll-puller", root / "puller", _ALL, _build_vendored),
             *(
-                (
-                    f"atoll-{part}",
-                    root,
-                    ("channel", "confine", "policy", part),
-                    partial(_build_vendored, package=f"./{part}"),
-                )
-                for part in ("relay", "edge")
+                (f"atoll-{part}", root, parts, partial(_build_vendored, package=f"./{part}"))
+                for part, parts in _TOGETHER.items()
             ),
         ):
             program = _cached(name, module, parts, build, self.app.display_info)

@@ -29,7 +29,8 @@ type events struct {
 	fresh   map[*news]struct{} // those that have something to tell
 	reaches map[int64]*reaching
 	untold  []*reaching
-	last    int64 // id of a reach
+	last    int64   // id of a reach
+	asked   []int64 // by the owner: to be told all that was decided until then
 	logs    []string
 	dropped int // logs for which there was no room
 }
@@ -50,6 +51,7 @@ func (e *events) own(links []*Link) int64 {
 			e.fresh[link.news] = struct{}{}
 		}
 	}
+	e.asked = nil // of the one before
 	e.untold = e.untold[:0]
 	for _, each := range e.reaches {
 		e.untold = append(e.untold, each)
@@ -95,7 +97,26 @@ func (e *events) take() []any {
 		delete(e.fresh, each)
 		messages = each.take()
 	}
+	if len(messages) == 0 {
+		for _, id := range e.asked {
+			messages = append(messages, control.Answer{Op: "answer", ID: id})
+		}
+		e.asked = nil
+	}
 	return messages
+}
+
+// tellAll has the owner told all that was decided until now, and then answers.
+func (e *events) tellAll(id int64, links []*Link) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, link := range links {
+		if !link.news.since.IsZero() {
+			link.news.due()
+		}
+	}
+	e.asked = append(e.asked, id)
+	e.changed.Broadcast()
 }
 
 // disown tells nobody anything until there is another owner.

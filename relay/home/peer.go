@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"time"
 
@@ -80,9 +81,7 @@ func (p *peer) listen() {
 			// The end is what a peer that leaves looks like.
 			return
 		}
-		if message.Op == "resolve" {
-			channel.CloseAll(files)
-			p.home.served.Go(func() { p.resolve(message) })
+		if p.handleLater(message, files) {
 			continue
 		}
 		content, err := p.handle(message, files)
@@ -104,6 +103,24 @@ func (p *peer) listen() {
 			return
 		}
 	}
+}
+
+// handleLater does what is answered by somebody else, and tells whether it was such a thing.
+func (p *peer) handleLater(message *control.Message, files []*os.File) bool {
+	h := p.home
+	switch {
+	case message.Op == "resolve":
+		h.served.Go(func() { p.resolve(message) })
+	case message.Op == "tell" && p.isOwner():
+		h.mu.Lock()
+		links := slices.Collect(maps.Values(h.links))
+		h.mu.Unlock()
+		h.events.tellAll(message.ID, links)
+	default:
+		return false
+	}
+	channel.CloseAll(files)
+	return true
 }
 
 func (p *peer) leave() {

@@ -41,11 +41,13 @@ class RelayProgram:
         argv: Returns the program and its arguments.
         socket: Where it listens.
         started: Called with the process's pid and start time before it is told anything. An OSError ends it.
+        end_earlier: Ends the relay of an earlier supervisor, which has the sockets of all links.
     """
 
     argv: Callable[[], tuple[str, ...]]
     socket: Path
     started: Callable[[int, int], None] = lambda *_: None
+    end_earlier: Callable[[], None] = lambda: None
 
 
 class Carried(Protocol):
@@ -176,6 +178,12 @@ class Relay:
         finally:
             self._asked.pop(number, None)
 
+    async def hear(self) -> None:
+        """Hear all that was decided until now. Otherwise it may take a moment."""
+        with contextlib.suppress(OSError, TimeoutError):  # then nobody knows more
+            async with asyncio.timeout(_CALL_S):
+                await self.ask({"op": "tell"})
+
     def send(self, message: Message, fd: int | None = None) -> None:
         """Tell it something, with a descriptor that is closed here. What does not get there, ended with it."""
         if self._channel is None:
@@ -222,6 +230,7 @@ class Relay:
 
     async def _run_once(self) -> None:
         self._stuck.clear()
+        await asyncio.to_thread(self._program.end_earlier)
         listener = _listener(self._program.socket)
         with listener:
             fd = listener.fileno()
@@ -287,7 +296,8 @@ class Relay:
     async def _end(self, program: Program) -> None:
         self._ready.clear()
         for asked in self._asked.values():
-            asked.cancel()
+            if not asked.done():
+                asked.set_exception(ConnectionError("the relay ended"))
         if self._channel is not None:
             self._channel.close()
             self._channel = None

@@ -18,6 +18,7 @@ from atoll.host import (
     agent_path,
     cgroup_root,
     edge_path,
+    end_program,
     find_holder,
     is_mapped,
     note_program,
@@ -157,6 +158,7 @@ def _relay_program(home: Home) -> RelayProgram:
         lambda: (str(relay_path()), *_user(_RELAY_UID)),
         home.run / "relay.sock",
         functools.partial(note_program, home, "relay"),
+        functools.partial(end_program, home, "relay"),
     )
 
 

@@ -56,6 +56,13 @@ class FakeGuest:
         came("chat.example:443")
 
 
+class FakeRelay:
+    """Knows nothing that was not told."""
+
+    async def hear(self) -> None:
+        pass
+
+
 class FakeLink:
     def __init__(self, links: FakeLinks, link_id: str) -> None:
         self.link_id = link_id

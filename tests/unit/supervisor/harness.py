@@ -25,7 +25,14 @@ from atoll.supervisor.stopping import Stopping
 from atoll.supervisor.storage.programs import Programs
 from atoll.supervisor.system import System
 from atoll.testing import CAPABILITIES, FakeCoreEngine, FakeEngine, FakeHost, FakeMachine, fake_engine
-from tests.unit.supervisor.fakes import FakeAgents, FakeImageRoots, FakeImages, FakeLayers, FakeLinks
+from tests.unit.supervisor.fakes import (
+    FakeAgents,
+    FakeImageRoots,
+    FakeImages,
+    FakeLayers,
+    FakeLinks,
+    FakeRelay,
+)
 
 PATIENCE_S = 60
 
@@ -79,7 +86,7 @@ class Harness:
             images=cast(Any, self.images),
             layers=cast(Any, self.layers),
             image_roots=cast(Any, FakeImageRoots()),
-            relay=cast(Any, None),
+            relay=cast(Any, FakeRelay()),
             links=cast(Any, self.links),
             cgroups=None,
             nameserver="192.0.2.53",

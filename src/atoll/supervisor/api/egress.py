@@ -59,6 +59,7 @@ def egress_routes(
     async def made(request: Request) -> Response:
         path = paths.decisions(registry.sandbox(request.path_params["ref"]).sandbox_id)
         offset = whole_number(request.query_params.get("offset", "0"), "offset")
+        await egress.hear()
         decisions.flush()
         return json_answer(await asyncio.to_thread(_read_decisions, path, offset))
 

@@ -210,6 +210,10 @@ class EgressControl:
         if self._inspection is not None:
             self._inspection.erase(sandbox_id)
 
+    async def hear(self) -> None:
+        """Have all been noted that was decided about connections until now."""
+        await self._relay.hear()
+
     async def judge(
         self, network: EgressPolicy, team: str | None, request: Mapping[str, Any], host: str, port: int
     ) -> EgressVerdict:
