@@ -1,7 +1,7 @@
 # What people and CI type. `make test` is the whole truth; `make check` is its fast part.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := pyproject.toml hatch_build.py scripts/venv scripts/locks/development.txt go.mod go.sum $(shell find agent channel confine edge native policy puller -type f 2>/dev/null)
+SOURCES := pyproject.toml hatch_build.py scripts/venv scripts/locks/development.txt go.mod go.sum $(shell find agent channel confine edge native policy puller relay -type f 2>/dev/null)
 
 .PHONY: help deps install demo test check lock native-check soak bench dist docs clean
 

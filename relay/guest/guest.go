@@ -41,6 +41,8 @@ type Parts struct {
 	Edge     Edge
 	Dialer   Dialer
 	Owner    Owner
+	// Ready is closed when connections may be accepted. Until then they wait in the kernel's queue. Nil: at once.
+	Ready <-chan struct{}
 	// Original gives where a connection went before it was redirected here; nil asks the kernel.
 	Original func(*net.TCPConn) (netip.AddrPort, error)
 }
@@ -63,7 +65,7 @@ type Guest struct {
 	watching    bool
 }
 
-// New makes a guest that accepts connections from now on.
+// New makes a guest that accepts connections as soon as it is ready.
 func New(parts Parts) *Guest {
 	made := &Guest{
 		Parts: parts, room: splice.NewRoom(splice.RoomBytes),
@@ -92,6 +94,13 @@ func (g *Guest) Close() {
 }
 
 func (g *Guest) accept() {
+	if g.Ready != nil {
+		select {
+		case <-g.Ready:
+		case <-g.ctx.Done():
+			return
+		}
+	}
 	allowed := pace.New(connectionsPerSecond, connectionsAtOnce, time.Now)
 	for allowed.Wait(g.ctx) {
 		accepted, err := g.Listener.AcceptTCP()

@@ -32,7 +32,9 @@ type Link struct {
 	judged   judged
 	canaries atomic.Pointer[policy.Canaries]
 
+	ruled  chan struct{} // closed with the first rules: what comes before them waits
 	mu     sync.Mutex
+	isSet  bool // it is closed
 	proxy  proxy
 	isCut  bool
 	parted []guest.Flow // that cuts have ended, and of which the guest is told again when the link is mended
@@ -49,7 +51,7 @@ type proxy struct {
 
 var _ guest.Owner = (*Link)(nil)
 
-// open makes a link of its four descriptors. The guest reaches nothing until it has rules.
+// open makes a link of its four descriptors. Nothing is accepted and answered before it has rules.
 func (h *Home) open(id string, files []*os.File) (*Link, error) {
 	inherited, err := socketsOf(files)
 	if err != nil {
@@ -60,16 +62,18 @@ func (h *Home) open(id string, files []*os.File) (*Link, error) {
 		inherited.close()
 		return nil, err
 	}
-	made := &Link{id: id, home: h, names: table, news: &news{events: h.events, link: id}}
+	made := &Link{
+		id: id, home: h, names: table, news: &news{events: h.events, link: id}, ruled: make(chan struct{}),
+	}
 	made.canaries.Store(policy.NewCanaries(nil))
 	made.egress = guest.NewEgress(table, h.outside.resolver, h.outside.isOwn)
 	made.guest = guest.New(guest.Parts{
 		Listener: inherited.guests, Egress: made.egress, Edge: &made.judged, Dialer: dialer{made}, Owner: made,
-		Original: h.parts.Original,
+		Ready: made.ruled, Original: h.parts.Original,
 	})
 	made.server = nameserver.Serve(nameserver.Parts{
 		Datagrams: inherited.questions, Listener: inherited.streams, Client: h.outside.client,
-		Resolver: h.outside.resolver, Names: table, Judge: judge{made},
+		Resolver: h.outside.resolver, Names: table, Judge: judge{made}, Ready: made.ruled,
 	})
 	return made, nil
 }
@@ -90,8 +94,7 @@ func (l *Link) close() {
 func (l *Link) shut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.egress.Set(guest.Rules{Bounds: &policy.Bounds{Own: policy.NewGatekeeper(policy.Terms{})}})
-	l.guest.JudgeAgain()
+	l.decideBy(guest.Rules{Bounds: &policy.Bounds{Own: policy.NewGatekeeper(policy.Terms{})}})
 }
 
 // setRules decides by these rules from now on, and ends what they do not allow.
@@ -106,9 +109,18 @@ func (l *Link) setRules(sandbox string, version int64, content *control.Rules) e
 	l.judged.set(l.home.parts.Edges, l.guest, sandbox)
 	l.canaries.Store(policy.NewCanaries(content.Canaries))
 	l.proxy.set(content, bounds.Ceiling)
-	l.egress.Set(guest.Rules{Bounds: bounds, Proxy: l.proxy.key, Version: version})
-	l.guest.JudgeAgain()
+	l.decideBy(guest.Rules{Bounds: bounds, Proxy: l.proxy.key, Version: version})
 	return nil
+}
+
+// decideBy decides by these rules from now on. The lock is held.
+func (l *Link) decideBy(rules guest.Rules) {
+	l.egress.Set(rules)
+	l.guest.JudgeAgain()
+	if !l.isSet {
+		l.isSet = true
+		close(l.ruled)
+	}
 }
 
 // set takes the proxy of rules over. The key stays if it is the same one, under the same ceiling.

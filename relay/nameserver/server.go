@@ -43,6 +43,8 @@ type Parts struct {
 	Resolver  *resolve.Resolver
 	Names     *names.Table
 	Judge     Judge
+	// Ready is closed when questions may be answered. Until then they wait in the kernel's queue. Nil: at once.
+	Ready <-chan struct{}
 }
 
 // Server is the nameserver of one guest.
@@ -97,7 +99,23 @@ func (s *Server) Close() {
 	s.running.Wait()
 }
 
+// isReady waits until questions may be answered. It is false if the server is closed before.
+func (s *Server) isReady() bool {
+	if s.parts.Ready == nil {
+		return true
+	}
+	select {
+	case <-s.parts.Ready:
+		return true
+	case <-s.ctx.Done():
+		return false
+	}
+}
+
 func (s *Server) serveDatagrams() {
+	if !s.isReady() {
+		return
+	}
 	buffer := make([]byte, questionMost+1)
 	for s.pace.Wait(s.ctx) {
 		count, asker, err := s.parts.Datagrams.ReadFrom(buffer)

@@ -26,6 +26,9 @@ func (s *Server) Asked() bool {
 }
 
 func (s *Server) accept() {
+	if !s.isReady() {
+		return
+	}
 	allowed := pace.New(streamsPerSecond, streamsMost, time.Now)
 	for allowed.Wait(s.ctx) {
 		stream, err := s.parts.Listener.Accept()
