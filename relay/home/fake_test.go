@@ -239,7 +239,6 @@ func reason(text string) func(seen.Entry) bool {
 
 // line is a link as the supervisor and the guest have it.
 type line struct {
-	id        string
 	guests    *net.TCPListener
 	questions *net.UDPConn
 	streams   *net.TCPListener
@@ -249,17 +248,21 @@ type line struct {
 // add adds a link to the relay.
 func (c *client) add(id string) *line {
 	c.t.Helper()
-	made := &line{id: id, guests: listen(c.t), streams: listen(c.t)}
-	questions, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
-	must(c.t, err)
-	c.t.Cleanup(func() { questions.Close() })
-	made.questions = questions
-	made.names, err = os.CreateTemp(c.t.TempDir(), "names")
-	must(c.t, err)
+	made := makeLine(c.t)
 	files := made.files(c.t)
 	defer channel.CloseAll(files)
 	must(c.t, c.do(control.Message{Op: "link", Link: id}, nil, files...))
 	return made
+}
+
+func makeLine(t testing.TB) *line {
+	t.Helper()
+	questions, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
+	must(t, err)
+	t.Cleanup(func() { questions.Close() })
+	names, err := os.CreateTemp(t.TempDir(), "names")
+	must(t, err)
+	return &line{guests: listen(t), questions: questions, streams: listen(t), names: names}
 }
 
 func (l *line) files(t testing.TB) []*os.File {
