@@ -67,8 +67,6 @@ func (s *fakeSide) Take(context.Context, *guest.Connection) (splice.End, error) 
 
 func (s *fakeSide) JudgeBy(*guest.Connection) { s.edges.note("judge " + s.sandbox) }
 
-func (s *fakeSide) SetVersion(version int64) { s.edges.note(fmt.Sprint("version ", version)) }
-
 func (s *fakeSide) Close() { s.edges.note("close " + s.sandbox) }
 
 func TestRequestsAreJudgedByTheEdgeOfTheSandbox(t *testing.T) {
@@ -101,7 +99,7 @@ func TestRequestsAreJudgedByTheEdgeOfTheSandbox(t *testing.T) {
 	owner.rules("one", judged)
 	must(t, owner.do(control.Message{Op: "unlink", Link: "one"}, nil))
 	isReset(t, guest)
-	want := []string{"side of s-one", "version 1", "version 1", "version 1", "judge s-one", "close s-one"}
+	want := []string{"side of s-one", "judge s-one", "close s-one"}
 	if noted := edges.noted(); !slices.Equal(noted, want) {
 		t.Errorf("the edge notes %q", noted)
 	}
@@ -116,7 +114,7 @@ func TestALinkOfAnotherSandboxHasASideOfItsOwn(t *testing.T) {
 		message := control.Message{Op: "rules", Link: "one", Sandbox: sandbox, Version: int64(i)}
 		must(t, owner.with(message, control.Rules{}))
 	}
-	want := []string{"side of a", "version 0", "version 1", "close a", "side of b", "version 2", "close b"}
+	want := []string{"side of a", "close a", "side of b", "close b"}
 	if noted := edges.noted(); !slices.Equal(noted, want) {
 		t.Errorf("the edge notes %q", noted)
 	}

@@ -16,11 +16,15 @@ import (
 	"atoll/relay/control"
 )
 
-func TestALinkReachesNothingBeforeItHasRules(t *testing.T) {
+func TestWhatComesBeforeTheFirstRulesWaitsForThem(t *testing.T) {
 	w := newWorld(t, nil)
 	owner := w.owner()
 	link := owner.add("one")
-	w.isRefused(link, netip.MustParseAddrPort("203.0.113.1:443"))
+	early := w.visit(link, netip.MustParseAddrPort("203.0.113.1:443"))
+	must(t, owner.do(control.Message{Op: "hold", Link: "one"}, nil))
+	must(t, owner.do(control.Message{Op: "release", Link: "one"}, nil))
+	owner.rules("one", `{"own":{"rules":[]}}`)
+	isReset(t, early)
 	told := owner.decision(reason("no rule allows 203.0.113.1:443"))
 	if told.Action != "deny" || told.Scheme != "tcp" || told.Port != 443 || told.Count != 1 {
 		t.Errorf("told %+v", told)
