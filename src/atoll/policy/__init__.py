@@ -11,10 +11,8 @@ from atoll.policy.proxies import (
     is_sealed,
     login_of,
     masked,
-    names_address,
     proxy_address,
     with_password,
-    within,
 )
 from atoll.policy.ranges import CLOSED, closed, plain, touches_closed
 from atoll.policy.schema import schema
@@ -38,7 +36,6 @@ __all__ = [
     "login_of",
     "masked",
     "matches_host",
-    "names_address",
     "plain",
     "plain_host",
     "plain_pattern",
@@ -57,6 +54,5 @@ __all__ = [
     "to_toml",
     "touches_closed",
     "with_password",
-    "within",
     "without_own",
 ]

@@ -66,10 +66,6 @@ class Names:
         """The rules that have this internal name itself, or the pattern of every sandbox's name if it is one."""
         return self.exactly(name) | (self._below.get(SANDBOX_DOMAIN, 0) if sandbox_ref(name) else 0)
 
-    def specifically(self, name: str) -> Mask:
-        """The rules that have this plain name, or what it is below, and not just ``*``."""
-        return self.exactly(name) | self._above(name)
-
     def covering(self, pattern: str) -> Mask:
         """The rules that match every name that a plain pattern matches."""
         if pattern == ANY:
@@ -152,13 +148,6 @@ class RuleIndex:
             for text in rule.addresses:
                 self._add_range(network_of(text), 1 << number)
 
-    def named(self, name: str | None) -> Mask:
-        """The rules whose hosts have a plain name; None is a destination without a name."""
-        if name is None:
-            return self.unnamed
-        found = self.unnamed | self._names.of(name)
-        return self._only_exposing(found, name) if is_internal(name) else found
-
     def covering_names(self, pattern: str | None) -> Mask:
         """The rules whose hosts have every name of a plain pattern; None is every destination, named or not."""
         if pattern is None:
@@ -169,20 +158,6 @@ class RuleIndex:
     def at_ports(self, first: int, last: int) -> Mask:
         """The rules that have all of these ports."""
         return self._ports.through(first, last)
-
-    def at_address(self, address: Address, *, closed: bool) -> Mask:
-        """The rules whose ranges have an address. If that is ``closed``, only those that open it may allow it."""
-        found = (self._closed if closed else self._public).around(address, address.max_prefixlen)
-        return found | (self.anywhere & ~self.allows if closed else self.anywhere)
-
-    def unresolved(self, name: str, *, local: bool) -> Mask:
-        """The rules that decide about a plain name whose address is not known.
-
-        It may lie in a range that a rule refuses, and no rule that opens a range opens it. If the name is
-        ``local``, only rules that name it may allow it.
-        """
-        found = self.named(name) & (self.anywhere | ~self.allows)
-        return found & (~self.allows | self._names.specifically(name)) if local else found
 
     def covering_range(self, network: Network) -> Mask:
         """The rules that match every address of a range."""

@@ -10,8 +10,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from atoll.policy.hosts import matches_host, plain_host, plain_pattern
-from atoll.policy.internal import is_internal
+from atoll.policy.hosts import plain_host
 from atoll.policy.ports import LAST_PORT
 from atoll.policy.ranges import network_of, plain
 from atoll.types import EgressPolicy, Policy, UpstreamProxy
@@ -24,8 +23,6 @@ _URL = re.compile(
     r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s/@:\[\]]+):(?P<port>[0-9]{1,5})/?"
 )
 _ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
-# Names that mean something in one network only. Who resolves them behind a proxy, does so in the proxy's network.
-_LOCAL = ("corp", "home", "home.arpa", "internal", "intranet", "lan", "local", "localdomain", "private")
 
 
 @dataclass(frozen=True)
@@ -96,24 +93,6 @@ def masked(network: EgressPolicy) -> EgressPolicy:
     return msgspec.structs.replace(network, proxy=network.proxy.masked())
 
 
-def proxied(proxy: UpstreamProxy | None, name: str | None) -> bool:
-    """Whether a plain name, or an address for which there is none, is reached through a proxy."""
-    if proxy is None or is_internal(name):
-        return False
-    if not proxy.hosts:
-        return True
-    return name is not None and any(matches_host(plain_pattern(one) or "", name) for one in proxy.hosts)
-
-
-def local_name(name: str) -> str | None:
-    """Return why a plain name may mean something else in each network; None if it does not."""
-    if "." not in name:
-        return "a name without a dot, which each network has its own of"
-    if any(name.endswith(f".{suffix}") or name == suffix for suffix in _LOCAL):
-        return "a name of local networks"
-    return None
-
-
 def is_loopback_name(name: str) -> bool:
     """Whether a plain name means the computer that resolves it."""
     return name.split(".")[-1] in ("localhost", "localdomain")
@@ -122,11 +101,6 @@ def is_loopback_name(name: str) -> bool:
 def within(address: str, ranges: Sequence[str]) -> bool:
     """Whether an address is in one of these ranges."""
     return any(plain(address) in network_of(text) for text in ranges)
-
-
-def names_address(address: str, ranges: Sequence[str]) -> bool:
-    """Whether one of these ranges is this address alone."""
-    return any(network_of(text).num_addresses == 1 and within(address, (text,)) for text in ranges)
 
 
 def _found(url: str) -> re.Match[str]:

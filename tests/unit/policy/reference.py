@@ -11,15 +11,19 @@ from ipaddress import ip_address, ip_network
 from typing import Literal
 
 from atoll.policy import EVERYTHING, rule_name
-from atoll.policy.hosts import plain_host
+from atoll.policy.hosts import matches_host, plain_host, plain_pattern
 from atoll.policy.internal import is_internal
 from atoll.policy.masks import Mask, Names, RuleIndex, mask_of, members
 from atoll.policy.ports import LAST_PORT
-from atoll.policy.proxies import is_loopback_name, local_name, proxied
-from atoll.policy.ranges import closed, plain
-from atoll.types import HOST_NAME, Policy
+from atoll.policy.proxies import is_loopback_name
+from atoll.policy.ranges import Address, closed, plain
+from atoll.types import HOST_NAME, Policy, UpstreamProxy
 
 LOOPBACK = "127.0.0.1"
+
+
+# Names that mean something in one network only. Who resolves them behind a proxy, does so in the proxy's network.
+_LOCAL = ("corp", "home", "home.arpa", "internal", "intranet", "lan", "local", "localdomain", "private")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,54 @@ class Verdict:
         return self.kept or (() if self.rule is None else (self.rule,))
 
 
+def proxied(proxy: UpstreamProxy | None, name: str | None) -> bool:
+    """Whether a plain name, or an address for which there is none, is reached through a proxy."""
+    if proxy is None or is_internal(name):
+        return False
+    if not proxy.hosts:
+        return True
+    return name is not None and any(matches_host(plain_pattern(one) or "", name) for one in proxy.hosts)
+
+
+def local_name(name: str) -> str | None:
+    """Return why a plain name may mean something else in each network; None if it does not."""
+    if "." not in name:
+        return "a name without a dot, which each network has its own of"
+    if any(name.endswith(f".{suffix}") or name == suffix for suffix in _LOCAL):
+        return "a name of local networks"
+    return None
+
+
+def specifically(names: Names, name: str) -> Mask:
+    """The rules that have this plain name, or what it is below, and not just ``*``."""
+    return names.exactly(name) | names._above(name)
+
+
+class Rules(RuleIndex):
+    """The rules of a policy by what they match, also for destinations."""
+
+    def named(self, name: str | None) -> Mask:
+        """The rules whose hosts have a plain name; None is a destination without a name."""
+        if name is None:
+            return self.unnamed
+        found = self.unnamed | self._names.of(name)
+        return self._only_exposing(found, name) if is_internal(name) else found
+
+    def at_address(self, address: Address, *, closed: bool) -> Mask:
+        """The rules whose ranges have an address. If that is ``closed``, only those that open it may allow it."""
+        found = (self._closed if closed else self._public).around(address, address.max_prefixlen)
+        return found | (self.anywhere & ~self.allows if closed else self.anywhere)
+
+    def unresolved(self, name: str, *, local: bool) -> Mask:
+        """The rules that decide about a plain name whose address is not known.
+
+        It may lie in a range that a rule refuses, and no rule that opens a range opens it. If the name is
+        ``local``, only rules that name it may allow it.
+        """
+        found = self.named(name) & (self.anywhere | ~self.allows)
+        return found & (~self.allows | specifically(self._names, name)) if local else found
+
+
 class Judge:
     """A policy, ready to decide. Use ``check_policy`` first.
 
@@ -60,7 +112,7 @@ class Judge:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self._observes = policy.mode == "observe"
-        self._index = index = RuleIndex(policy.rules)
+        self._index = index = Rules(policy.rules)
         self._passed = Names()
         for pattern in policy.passthrough:
             self._passed.add(pattern, 1)

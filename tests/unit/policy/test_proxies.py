@@ -18,8 +18,8 @@ from atoll.policy import (
     proxy_address,
     to_toml,
     with_password,
-    within,
 )
+from atoll.policy.proxies import within
 from atoll.types import HOST_NAME, Policy, Rule, UpstreamProxy
 from tests.unit.policy.reference import Judge
 
