@@ -1,8 +1,7 @@
 // Command atoll-relay carries the traffic of sandboxes: it accepts their connections, judges where they go, connects, and
 // moves the bytes. It holds no secrets.
 //
-// One runs for a home. It gets the sockets of each sandbox by a SOCK_SEQPACKET socket, opens no file, and goes on when its
-// supervisor ends.
+// One runs for a home. It gets the sockets of each sandbox by a SOCK_SEQPACKET socket, and opens no file.
 //
 //go:debug updatemaxprocs=0
 package main
@@ -32,8 +31,9 @@ const (
 func main() {
 	user := flag.Int("user", -1, "the user and group to become, when root")
 	listenFD := flag.Int("listen", 3, "the descriptor of the SOCK_SEQPACKET socket on which others may ask")
+	alone := flag.Duration("alone", 0, "how long it stays without a supervisor")
 	flag.Parse()
-	if err := run(*user, *listenFD, home.Parts{}); err != nil {
+	if err := run(*user, *listenFD, home.Parts{Alone: *alone}); err != nil {
 		fmt.Fprintln(os.Stderr, "atoll-relay:", err)
 		os.Exit(1)
 	}

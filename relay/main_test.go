@@ -76,7 +76,9 @@ func TestMain(m *testing.M) {
 
 // asRelay is the relay, but for the kernel's redirection, which needs a namespace and its filters.
 func asRelay(to netip.AddrPort) {
-	parts := home.Parts{Original: func(*net.TCPConn) (netip.AddrPort, error) { return to, nil }}
+	parts := home.Parts{
+		Alone: time.Hour, Original: func(*net.TCPConn) (netip.AddrPort, error) { return to, nil },
+	}
 	if err := run(userToBe(), 3, parts); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -110,7 +112,7 @@ type child struct {
 func start(t *testing.T, environment ...string) *child {
 	t.Helper()
 	c := &child{t: t, path: filepath.Join(t.TempDir(), "socket"), ended: make(chan error, 1)}
-	c.process = exec.Command(program(t, shipped), "--user", strconv.Itoa(userToBe()))
+	c.process = exec.Command(program(t, shipped), "--user", strconv.Itoa(userToBe()), "--alone", "1h")
 	if environment != nil {
 		c.process = exec.Command(program(t, tested))
 		c.process.Env = environment

@@ -59,6 +59,7 @@ func newWorld(t *testing.T, edges Edges) *world {
 		t: t, path: filepath.Join(t.TempDir(), "relay"), kernel: &fakeKernel{}, ended: make(chan error, 1),
 	}
 	made.Home = New(Parts{
+		Alone:  time.Hour,
 		Kernel: made.kernel, Edges: edges, Confined: []string{"nothing"}, User: os.Getuid(),
 		Original: func(*net.TCPConn) (netip.AddrPort, error) {
 			made.mu.Lock()

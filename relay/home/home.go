@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"atoll/channel"
 )
@@ -22,6 +23,8 @@ type Parts struct {
 	Edges  Edges // nil: nothing judges requests, and what needs it is refused
 	// Confined says how this process is confined.
 	Confined []string
+	// Alone is how long it stays without an owner. Then it ends, as nobody else would end it.
+	Alone time.Duration
 	// User may connect, beside root.
 	User int
 	// Original gives where a connection went before it was redirected; nil asks the kernel.
@@ -41,6 +44,7 @@ type Home struct {
 	links     map[string]*Link
 	peers     map[*peer]struct{}
 	owner     *peer // nil: there is none
+	alone     *time.Timer
 	listeners []*net.UnixListener
 	closed    bool
 }
@@ -56,10 +60,26 @@ func New(parts Parts) *Home {
 
 var errClosed = errors.New("the relay is ending")
 
+// wait ends everything unless there is an owner soon. The lock is held.
+func (h *Home) wait(most time.Duration) {
+	h.alone = time.AfterFunc(most, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.owner == nil {
+			h.end()
+		}
+	})
+}
+
 // End has Serve return. It does not wait for that.
 func (h *Home) End() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.end()
+}
+
+// end is the same. The lock is held.
+func (h *Home) end() {
 	h.closed = true
 	for _, each := range h.listeners {
 		each.Close()

@@ -257,3 +257,20 @@ func serveNames(t *testing.T, records ...string) string {
 	<-started
 	return server.PacketConn.LocalAddr().String()
 }
+
+func TestARelayEndsWithItsOwner(t *testing.T) {
+	w := newWorld(t, nil)
+	w.Home.mu.Lock()
+	w.parts.Alone = 0
+	w.Home.mu.Unlock()
+	first := w.owner()
+	second := w.owner() // in place of the first one, which is cut off
+	must(t, second.with(control.Message{Op: "settings"}, json.RawMessage(`{}`)))
+	first.Close()
+	must(t, second.do(control.Message{Op: "forget_names"}, nil))
+	second.Close()
+	if err := <-w.ended; err != nil {
+		t.Error(err)
+	}
+	w.ended <- nil // for who ends the world
+}

@@ -19,6 +19,8 @@ import (
 
 const (
 	peersMost = 64
+	// The first owner comes within this time.
+	firstMost = 10 * time.Second
 	// When descriptors are short, who wants to talk is tried again a little later.
 	shortage = 250 * time.Millisecond
 )
@@ -34,6 +36,7 @@ type peer struct {
 func (h *Home) Serve(listener *net.UnixListener) error {
 	h.mu.Lock()
 	h.listeners = append(h.listeners, listener)
+	h.wait(max(firstMost, h.parts.Alone))
 	if h.closed {
 		listener.Close()
 	}
@@ -131,6 +134,7 @@ func (p *peer) leave() {
 	if h.owner == p {
 		h.owner = nil
 		h.events.disown()
+		h.wait(h.parts.Alone)
 	}
 	h.mu.Unlock()
 }
@@ -144,10 +148,16 @@ func (p *peer) hello(protocol int) (*control.Hello, error) {
 	h := p.home
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.closed {
+		return nil, errClosed
+	}
 	if h.owner != nil && h.owner != p {
 		h.owner.Close()
 	}
 	h.owner = p
+	if h.alone != nil {
+		h.alone.Stop()
+	}
 	h.events.disown()
 	links := slices.Sorted(maps.Keys(h.links))
 	return &control.Hello{Protocol: control.Protocol, Confined: h.parts.Confined, Links: links}, nil

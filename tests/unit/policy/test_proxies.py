@@ -16,6 +16,7 @@ from atoll.policy import (
     masked,
     policy_from_toml,
     proxy_address,
+    proxy_document,
     to_toml,
     with_password,
 )
@@ -239,3 +240,17 @@ def test_rules_about_addresses_that_nobody_here_learns_are_refused(
 )
 def test_rules_about_addresses_that_are_known_pass(rule: Rule) -> None:
     check_policy(Policy(rules=(rule,), proxy=SOME))
+
+
+def test_who_connects_through_a_proxy_reads_its_name_in_ascii_and_its_ranges_in_one_form() -> None:
+    proxy = UpstreamProxy(
+        url="socks5://me:p%40ss@bücher.example:1080", hosts=("*.bücher.example",), addresses=("10.0.0.0/8",)
+    )
+    assert proxy_document(proxy) == {
+        "url": "socks5://me:p%40ss@xn--bcher-kva.example:1080",
+        "hosts": ["*.xn--bcher-kva.example"],
+        "addresses": ["10.0.0.0/8"],
+    }
+    assert (
+        proxy_document(UpstreamProxy(url="http://[2001:db8::1]:3128"))["url"] == "http://[2001:db8::1]:3128"
+    )

@@ -240,6 +240,6 @@ def _runs(pid: int) -> bool:
 
 
 def _state_and_parent(pid: int) -> tuple[str, int]:
-    with open(f"/proc/{pid}/stat") as file:
-        state, parent = file.read().rpartition(")")[2].split()[:2]
-    return state, int(parent)
+    with open(f"/proc/{pid}/stat", "rb") as file:  # a program may have any bytes for a name
+        state, parent = file.read().rpartition(b")")[2].split()[:2]
+    return state.decode(), int(parent)
