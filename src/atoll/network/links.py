@@ -72,7 +72,11 @@ class Links:
             if error.errno in SHORTAGES:
                 raise
             return None
-        link = self._link(link_id, sockets, adopted=True)
+        try:
+            link = self._link(link_id, sockets, adopted=True)
+        except OSError:
+            sockets.close()
+            raise
         self._links[link_id] = link
         return link
 
@@ -119,7 +123,12 @@ class Links:
             raise
         finally:
             self._making.discard(link_id)
-        return self._link(link_id, sockets)
+        try:
+            return self._link(link_id, sockets)
+        except OSError:
+            sockets.close()
+            await asyncio.to_thread(namespaces.remove, pins)
+            raise
 
     def _link(self, link_id: str, sockets: OuterSockets, *, adopted: bool = False) -> Link:
         return Link(

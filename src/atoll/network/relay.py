@@ -118,11 +118,21 @@ class Relay:
             await asyncio.gather(self._running, return_exceptions=True)
 
     def enter(self, link_id: str, guest: Carried) -> None:
-        """Carry a guest from now on."""
+        """Carry a guest from now on.
+
+        Raises:
+            OSError: This process or the relay lacks descriptors or memory; the guest is not carried.
+        """
         self._guests[link_id] = guest
-        if self._ready.is_set():
-            with contextlib.suppress(OSError):  # the next one is told all
-                guest.introduce()
+        if not self._ready.is_set():
+            return
+        try:
+            guest.introduce()
+        except (ConnectionError, TimeoutError):
+            pass  # the next one is told all
+        except OSError:
+            self.leave(link_id)
+            raise
 
     def leave(self, link_id: str) -> None:
         """Carry a guest no more. Its connections are reset. Idempotent."""
@@ -265,8 +275,11 @@ class Relay:
         _log.info("the relay runs, confined by %s", ", ".join(answer.get("confined", ())) or "nothing")
         self._known = None
         self.settle()
-        for guest in list(self._guests.values()):
-            guest.introduce()
+        for link_id, guest in list(self._guests.items()):
+            try:
+                guest.introduce()
+            except RelayError as error:
+                _log.error("the relay does not carry link %s: %s", link_id, error)
         self._ready.set()
         self.on_ready()
 

@@ -22,6 +22,7 @@ from tests.integration.network.testbed import (
 )
 
 from atoll.network import Links, cut_at
+from atoll.network.relay import RelayError
 from atoll.types import Policy, Rule
 
 GOOD = "good.example.com"
@@ -129,3 +130,19 @@ async def test_a_link_is_cut_by_who_is_not_its_supervisor(testbed: NetworkTestbe
         assert await guest.is_reset(address, port)
         with pytest.raises(OSError, match="no link"):
             cut_at(testbed.pins / "relay.sock", "another")
+
+
+async def test_a_link_that_the_relay_does_not_take_leaves_nothing(
+    testbed: NetworkTestbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise RelayError("too many open files")
+
+    async with testbed.links() as links:
+        await links.relay.start()
+        with monkeypatch.context() as patch:
+            patch.setattr(links.relay, "call", refuse)
+            with pytest.raises(OSError, match="too many open files"):
+                await links.take()
+        assert not [path for path in testbed.pins.iterdir() if path.suffix == ".outer"]
+        await links.take()
