@@ -248,15 +248,18 @@ func (g *Guest) carry(
 	}
 	g.mu.Lock()
 	connection.joined = joined
+	isOver := ctx.Err() != nil || connection.broken && !g.held
 	switch {
-	case ctx.Err() != nil || connection.broken && !g.held:
-		defer joined.Reset()
+	case isOver:
 	case !g.held:
 		joined.Release()
 	case g.watching:
 		g.watch(connection)
 	}
 	g.mu.Unlock()
+	if isOver { // meanwhile it was given up
+		joined.Reset()
+	}
 	return joined.Run()
 }
 

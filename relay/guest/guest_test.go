@@ -237,3 +237,15 @@ func TestAGuestHasOnlySoManyConnections(t *testing.T) {
 	}
 	eventually(t, "none is open", func() bool { return len(w.Flows()) == 0 })
 }
+
+func TestAConnectionThatIsGivenUpWhileItIsMadeIsReset(t *testing.T) {
+	w := newWorld(t, `{"action":"allow","hosts":["api.example.com"],"protocol":"http"}`)
+	w.edge.comes = make(chan struct{})
+	guest := w.connect(named)
+	eventually(t, "it is being made", func() bool { return len(w.Flows()) == 1 })
+	w.Reset()
+	close(w.edge.comes)
+	<-w.edge.taken
+	isReset(t, guest)
+	eventually(t, "no connection is open", func() bool { return len(w.Flows()) == 0 })
+}

@@ -6,7 +6,14 @@ import struct
 from pathlib import Path
 
 import pytest
-from tests.integration.network.testbed import PATIENCE_S, Guest, NetworkTestbed, reset_comes, serving
+from tests.integration.network.testbed import (
+    PATIENCE_S,
+    Guest,
+    NetworkTestbed,
+    eventually,
+    reset_comes,
+    serving,
+)
 
 from atoll.host import in_netns
 from atoll.network import Flow, namespaces, veth
@@ -154,6 +161,7 @@ async def test_challenges_leave_living_connections_alone(testbed: NetworkTestbed
 
 async def forget_unheard(guest: Guest) -> None:
     """Lose the gateway's side of the guest's connections without the guest hearing of it."""
+    await eventually(guest.link.guest.flows)  # the relay has accepted them
     guest.mute()
     await guest.link.reset_connections()
     guest.unmute()
