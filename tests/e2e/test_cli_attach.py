@@ -95,7 +95,9 @@ def test_a_sleeping_sandbox_is_woken_and_a_shell_that_sleep_has_cut_says_how(wor
         assert process.wait(LONG_S) == 125
     with on_a_terminal("attach", "work", str(program.pid)) as (process, ours):
         os.write(ours, b"echo $Y-here\r")
-        until(ours, b"still-here")
+        shown = until(ours, b"still-here").partition(b"still-here")[2]
+        if b"$ " not in shown:  # before its prompt, the shell would miss the end of its input
+            until(ours, b"$ ")
         os.write(ours, b"\x04")
         rest(ours)
         assert process.wait(LONG_S) == 0
