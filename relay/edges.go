@@ -1,7 +1,6 @@
 package main
 
 import (
-	"atoll/channel"
 	"atoll/relay/guest"
 	"atoll/relay/home"
 	"atoll/relay/neighbour"
@@ -11,9 +10,6 @@ import (
 type edges struct{ *neighbour.Neighbour }
 
 var _ home.Edges = edges{}
-
-// Attach takes the channel to an edge.
-func (e edges) Attach(to *channel.Channel) { e.Neighbour.Attach(to) }
 
 // Side is the edge for one sandbox.
 func (e edges) Side(sandbox string, of *guest.Guest) home.Side { return e.Neighbour.Side(sandbox, of) }

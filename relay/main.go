@@ -1,5 +1,5 @@
 // Command atoll-relay carries the traffic of sandboxes: it accepts their connections, judges where they go, connects, and
-// moves the bytes. It holds no secrets.
+// moves the bytes. It holds no secrets of sandboxes.
 //
 // One runs for a home. It gets the sockets of each sandbox by a SOCK_SEQPACKET socket, and opens no file.
 //

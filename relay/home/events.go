@@ -2,6 +2,7 @@ package home
 
 import (
 	"encoding/json"
+	"strconv"
 	"sync"
 	"time"
 
@@ -86,7 +87,7 @@ func (e *events) take() []any {
 		messages = append(messages, control.Log{Op: "log", Text: text})
 	}
 	if e.dropped > 0 {
-		text := "more was to be logged than there was room for: " + number(e.dropped)
+		text := "more was to be logged than there was room for: " + strconv.Itoa(e.dropped)
 		messages = append(messages, control.Log{Op: "log", Text: text})
 	}
 	e.logs, e.dropped = nil, 0

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -133,7 +134,7 @@ func (p *proxy) set(content *control.Rules, ceiling *policy.Gatekeeper) {
 		p.key = ""
 	case !isSame || p.key == "":
 		p.number++
-		p.key = number(p.number)
+		p.key = strconv.Itoa(p.number)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -94,5 +93,3 @@ func one(files []*os.File) (*os.File, error) {
 	}
 	return files[0], nil
 }
-
-func number(value int) string { return strconv.Itoa(value) }
