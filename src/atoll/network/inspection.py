@@ -15,21 +15,20 @@ from typing import Any
 import msgspec
 
 from atoll.errors import EdgeError
-from atoll.host import Program, RunProgramError, start_program
+from atoll.host import Program, start_program
 from atoll.network.carried import CarriedGuest
 from atoll.network.channel import Channel, Message
 from atoll.network.relay import Relay
+from atoll.network.restarts import keep_running
 from atoll.network.spending import Spending, Spent
 from atoll.policy import spelled_out
 from atoll.types import EgressDecision, EgressVerdict, Policy, converted
 
 PROTOCOL = 1
 _READY_S = 10.0
-_START_S = 5.0
 _JUDGE_S = 10.0
 # It is back within two seconds after it died, and does not spin when it cannot start.
 _PAUSES_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0)
-_CALM_S = 30.0
 _log = logging.getLogger(__name__)
 
 
@@ -131,7 +130,9 @@ class Inspection:
         wanted.grant = grant
         self._inspected[wanted.sandbox_id] = wanted
         if self._running is None:
-            self._running = asyncio.get_running_loop().create_task(self._keep_running())
+            self._running = asyncio.get_running_loop().create_task(
+                keep_running("the edge", self._run_once, _PAUSES_S)
+            )
         elif self._ready.is_set():
             self._push(wanted)
         return wanted.version
@@ -161,7 +162,9 @@ class Inspection:
             EdgeError: The edge does not run, or does not answer.
         """
         if self._running is None:
-            self._running = asyncio.get_running_loop().create_task(self._keep_running())
+            self._running = asyncio.get_running_loop().create_task(
+                keep_running("the edge", self._run_once, _PAUSES_S)
+            )
         number = next(self._ids)
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._judging[number] = answer
@@ -211,17 +214,6 @@ class Inspection:
             # It would judge by the policy of before: better that it ends.
             _log.error("the edge takes no policy: %s", error)
             self._end_channel()
-
-    async def _keep_running(self) -> None:
-        failures = 0
-        while True:
-            await asyncio.sleep(_PAUSES_S[min(failures, len(_PAUSES_S) - 1)])
-            began_s = time.monotonic()
-            try:
-                await self._run_once()
-            except (OSError, RunProgramError, TimeoutError) as error:
-                _log.error("the edge cannot run: %s", error)
-            failures = 1 if time.monotonic() - began_s > _CALM_S else failures + 1
 
     async def _run_once(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

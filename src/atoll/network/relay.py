@@ -8,7 +8,6 @@ import itertools
 import logging
 import os
 import socket
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,9 @@ from typing import Protocol
 
 import msgspec
 
-from atoll.host import Program, RunProgramError, start_program
+from atoll.host import Program, start_program
 from atoll.network.channel import Channel, Message, in_memory, read_document
+from atoll.network.restarts import keep_running
 from atoll.types import from_json
 
 PROTOCOL = 1
@@ -26,7 +26,6 @@ _CALL_S = 5.0
 _ASK_S = 30.0
 _READY_S = 10.0
 _PAUSES_S = (0.0, 0.1, 0.5, 1.0, 2.0, 5.0)
-_CALM_S = 30.0
 _LOOK_S = 1.0
 _BACKLOG = 16
 _LONGEST_BYTES = 64 << 10
@@ -104,7 +103,7 @@ class Relay:
             OSError: It does not start. Attempts go on.
         """
         if self._running is None:
-            self._running = asyncio.create_task(self._keep_running())
+            self._running = asyncio.create_task(keep_running("the relay", self._run_once, _PAUSES_S))
         try:
             async with asyncio.timeout(_READY_S):
                 await self._ready.wait()
@@ -226,17 +225,6 @@ class Relay:
             self._calls = None
         self._ready.clear()
         self._stuck.set()
-
-    async def _keep_running(self) -> None:
-        failures = 0
-        while True:
-            await asyncio.sleep(_PAUSES_S[min(failures, len(_PAUSES_S) - 1)])
-            began_s = time.monotonic()
-            try:
-                await self._run_once()
-            except (OSError, RunProgramError, TimeoutError) as error:
-                _log.error("the relay cannot run: %s", error)
-            failures = 1 if time.monotonic() - began_s > _CALM_S else failures + 1
 
     async def _run_once(self) -> None:
         self._stuck.clear()
