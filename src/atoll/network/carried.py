@@ -16,6 +16,7 @@ import msgspec
 
 from atoll.network.carried_state import CarriedState
 from atoll.network.channel import Message
+from atoll.network.flows import Flow
 from atoll.network.relay import Relay
 from atoll.policy import proxy_document, spelled_out
 from atoll.types import EgressDecision, Policy, converted
@@ -114,10 +115,19 @@ class CarriedGuest(CarriedState):
         with contextlib.suppress(ConnectionError, TimeoutError):
             self._push(rules)
 
-    def cut(self, is_cut: bool) -> None:
-        """Allow nothing, whatever the rules say, and reset every connection. False lets the rules decide again."""
-        self._is_cut = is_cut
-        self._tell("cut" if is_cut else "mend")
+    def cut(self) -> None:
+        """Allow nothing, whatever the rules say, and reset every connection."""
+        self._is_cut = True
+        self._tell("cut")
+
+    def mend(self) -> list[Flow]:
+        """Let the rules decide again. Returns the connections that cuts have reset, also those of a rule's own."""
+        self._is_cut = False
+        try:
+            answer = self.relay.call(self._message("mend"))
+        except (ConnectionError, TimeoutError):
+            return []
+        return converted(answer["content"]["flows"], list[Flow])
 
     def hold(self) -> None:
         """Pass no bytes until ``release``; connections stay open."""

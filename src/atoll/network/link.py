@@ -127,7 +127,7 @@ class Link(Cable):
         """
         self._is_cut = True
         self._parted += self.guest.flows()
-        self.guest.cut(True)  # first, so that the guest still gets the resets
+        self.guest.cut()  # first, so that the guest still gets the resets
         self._forget_inspected()  # the edge may hold what it has not sent on yet
         namespaces.cut(self._pins)
         self._parted += namespaces.dialled_flows(self._pins)
@@ -144,9 +144,9 @@ class Link(Cable):
         self._is_cut = False
         self._inspect_again()
         self.guest.set(self._rules)
-        self.guest.cut(False)
+        parted = {*self._parted, *self.guest.mend()}  # a rule that unplugs has cut them before
+        self._parted = []
         self.was_cut = False
-        parted, self._parted = self._parted, []
         await self.reset_connections(parted)
 
     def hold(self) -> None:

@@ -196,7 +196,7 @@ async def test_a_rule_that_unplugs_does_so_at_the_name_and_at_the_address(testbe
         guest.link.guest.follow(lambda _: None, reasons.append)
         assert (await lookup(guest, "evil.example.net")).rcode() == dns.rcode.NXDOMAIN
         await eventually(lambda: reasons)
-        guest.link.guest.cut(False)
+        guest.link.guest.mend()
         assert await guest.is_reset("203.0.113.9", 443)
         await eventually(lambda: len(reasons) == 2)
         assert reasons == [

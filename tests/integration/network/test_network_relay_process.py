@@ -124,12 +124,15 @@ async def test_a_link_is_cut_by_who_is_not_its_supervisor(testbed: NetworkTestbe
         address = await address_of(guest, GOOD)
         with await guest.connect(address, port) as connected:
             assert await echoed(connected)
+            flows = guest.link.guest.flows()
             # In this thread, as if the supervisor did nothing meanwhile.
             cut_at(testbed.pins / "relay.sock", guest.link.link_id)
             assert await reset_comes(connected)
         assert await guest.is_reset(address, port)
         with pytest.raises(OSError, match="no link"):
             cut_at(testbed.pins / "relay.sock", "another")
+        # A guest that slept is told again of what was cut, whoever has cut it.
+        assert guest.link.guest.mend() == flows
 
 
 async def test_a_link_that_the_relay_does_not_take_leaves_nothing(
