@@ -60,16 +60,31 @@ func (c *Channel) Send(message any, files ...*os.File) error {
 	}
 	var rights []byte
 	if len(files) > 0 {
-		all := make([]int, len(files))
-		for i, file := range files {
-			all[i] = int(file.Fd())
+		numbers, err := numbersOf(files)
+		if err != nil {
+			return err
 		}
-		rights = unix.UnixRights(all...)
+		rights = unix.UnixRights(numbers...)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, _, err = c.socket.WriteMsgUnix(text, rights, nil)
 	return err
+}
+
+// numbersOf does not ask Fd, which may have the other owners of a socket wait in the kernel.
+func numbersOf(files []*os.File) ([]int, error) {
+	numbers := make([]int, len(files))
+	for i, file := range files {
+		raw, err := file.SyscallConn()
+		if err != nil {
+			return nil, err
+		}
+		if err := raw.Control(func(fd uintptr) { numbers[i] = int(fd) }); err != nil {
+			return nil, err
+		}
+	}
+	return numbers, nil
 }
 
 // Receive reads the next message and the descriptors with it. io.EOF: the other side is gone.

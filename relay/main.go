@@ -31,9 +31,8 @@ const (
 func main() {
 	user := flag.Int("user", -1, "the user and group to become, when root")
 	listenFD := flag.Int("listen", 3, "the descriptor of the SOCK_SEQPACKET socket on which others may ask")
-	alone := flag.Duration("alone", 0, "how long it stays without a supervisor")
 	flag.Parse()
-	if err := run(*user, *listenFD, home.Parts{Alone: *alone}); err != nil {
+	if err := run(*user, *listenFD, home.Parts{}); err != nil {
 		fmt.Fprintln(os.Stderr, "atoll-relay:", err)
 		os.Exit(1)
 	}

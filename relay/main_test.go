@@ -21,6 +21,8 @@ import (
 
 	"github.com/miekg/dns"
 
+	"golang.org/x/sys/unix"
+
 	"atoll/channel"
 	"atoll/relay/control"
 	"atoll/relay/home"
@@ -77,7 +79,7 @@ func TestMain(m *testing.M) {
 // asRelay is the relay, but for the kernel's redirection, which needs a namespace and its filters.
 func asRelay(to netip.AddrPort) {
 	parts := home.Parts{
-		Alone: time.Hour, Original: func(*net.TCPConn) (netip.AddrPort, error) { return to, nil },
+		Original: func(*net.TCPConn) (netip.AddrPort, error) { return to, nil },
 	}
 	if err := run(userToBe(), 3, parts); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -112,7 +114,7 @@ type child struct {
 func start(t *testing.T, environment ...string) *child {
 	t.Helper()
 	c := &child{t: t, path: filepath.Join(t.TempDir(), "socket"), ended: make(chan error, 1)}
-	c.process = exec.Command(program(t, shipped), "--user", strconv.Itoa(userToBe()), "--alone", "1h")
+	c.process = exec.Command(program(t, shipped), "--user", strconv.Itoa(userToBe()))
 	if environment != nil {
 		c.process = exec.Command(program(t, tested))
 		c.process.Env = environment
@@ -200,6 +202,11 @@ func with(t *testing.T, by *channel.Channel, message control.Message, content st
 func hello(t *testing.T, by *channel.Channel) (said control.Hello) {
 	t.Helper()
 	do(t, by, control.Message{Op: "hello", Protocol: control.Protocol}, &said)
+	number, err := unix.PidfdOpen(os.Getpid(), unix.PIDFD_NONBLOCK)
+	must(t, err)
+	process := os.NewFile(uintptr(number), "process")
+	defer process.Close()
+	do(t, by, control.Message{Op: "stay"}, nil, process)
 	return said
 }
 

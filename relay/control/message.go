@@ -36,6 +36,7 @@ type Message struct {
 	Version  int64  `json:"version"`
 	What     string `json:"what"`
 	Name     string `json:"name"`
+	Pair     string `json:"pair"`
 	Error    string `json:"error"`
 }
 
@@ -57,7 +58,7 @@ func Receive(from *channel.Channel) (*Message, []*os.File, error) {
 
 // check refuses what nobody sends: these words are kept, and told again.
 func (m *Message) check() error {
-	for _, word := range []string{m.Op, m.Link, m.Sandbox, m.What} {
+	for _, word := range []string{m.Op, m.Link, m.Sandbox, m.What, m.Pair} {
 		if len(word) > wordMost {
 			return fmt.Errorf("a message has a word of %d bytes", len(word))
 		}

@@ -2,6 +2,7 @@ package control
 
 import (
 	"encoding/json"
+	"os"
 
 	"atoll/channel"
 	"atoll/edge/seen"
@@ -20,8 +21,8 @@ const (
 	errorMost   = 1024
 )
 
-// Reply answers a request with the outcome of it. A content of nil is none.
-func Reply(to *channel.Channel, id int64, content any, failure error) error {
+// Reply answers a request with the outcome of it. A content of nil is none. Descriptors come with a short content alone.
+func Reply(to *channel.Channel, id int64, content any, failure error, files ...*os.File) error {
 	answer := Answer{Op: "answer", ID: id}
 	if failure != nil {
 		answer.Error = Short(failure.Error(), errorMost)
@@ -36,7 +37,7 @@ func Reply(to *channel.Channel, id int64, content any, failure error) error {
 	}
 	if len(text) <= contentMost {
 		answer.Content = text
-		return to.Send(answer)
+		return to.Send(answer, files...)
 	}
 	file, err := channel.Sealed(json.RawMessage(text))
 	if err != nil {
@@ -62,6 +63,13 @@ type Hello struct {
 	Protocol int      `json:"protocol"`
 	Confined []string `json:"confined"`
 	Links    []string `json:"links"`
+	Pair     string   `json:"pair"` // of the edge beside it; empty if none runs
+}
+
+// Given is what a link does whose sockets the answer brings: that of its TCP, of its DNS datagrams, and of its DNS streams.
+type Given struct {
+	Held bool `json:"held"`
+	Cut  bool `json:"cut"`
 }
 
 // Told tells what was decided about a guest.

@@ -20,6 +20,13 @@ func (g *Guest) Hold() {
 	}
 }
 
+// IsHeld tells whether it passes no bytes.
+func (g *Guest) IsHeld() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.held
+}
+
 // Release undoes Hold.
 func (g *Guest) Release() {
 	g.mu.Lock()

@@ -12,8 +12,11 @@ import (
 
 // Edges are the way to the process that judges requests.
 type Edges interface {
-	// Attach takes over the channel to such a process, in place of one before it.
-	Attach(to *channel.Channel)
+	// Attach takes over the channel to such a process, in place of one before it. The pair is what the supervisor calls
+	// this channel.
+	Attach(to *channel.Channel, pair string)
+	// Pair is what the channel to the process that runs is called; empty if none runs.
+	Pair() string
 	// Side is that process for one sandbox, whose connections a guest has.
 	Side(sandbox string, of *guest.Guest) Side
 }

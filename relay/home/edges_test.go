@@ -38,7 +38,9 @@ func (e *fakeEdges) noted() []string {
 	return slices.Clone(e.events)
 }
 
-func (e *fakeEdges) Attach(to *channel.Channel) { e.attached <- to }
+func (e *fakeEdges) Attach(to *channel.Channel, _ string) { e.attached <- to }
+
+func (e *fakeEdges) Pair() string { return "" }
 
 func (e *fakeEdges) Side(sandbox string, _ *guest.Guest) Side {
 	e.note("side of " + sandbox)

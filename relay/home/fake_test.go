@@ -59,7 +59,6 @@ func newWorld(t *testing.T, edges Edges) *world {
 		t: t, path: filepath.Join(t.TempDir(), "relay"), kernel: &fakeKernel{}, ended: make(chan error, 1),
 	}
 	made.Home = New(Parts{
-		Alone:  time.Hour,
 		Kernel: made.kernel, Edges: edges, Confined: []string{"nothing"}, User: os.Getuid(),
 		Original: func(*net.TCPConn) (netip.AddrPort, error) {
 			made.mu.Lock()
@@ -150,9 +149,27 @@ func (c *client) listen() {
 // owner is a client that has said hello.
 func (w *world) owner() *client {
 	w.t.Helper()
+	made := w.brief()
+	made.stay(os.Getpid())
+	return made
+}
+
+// brief is an owner with whom the relay ends.
+func (w *world) brief() *client {
+	w.t.Helper()
 	made := w.connect()
 	must(w.t, made.do(control.Message{Op: "hello", Protocol: control.Protocol}, nil))
 	return made
+}
+
+// stay has the relay stay without an owner as long as a process runs.
+func (c *client) stay(pid int) {
+	c.t.Helper()
+	number, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	must(c.t, err)
+	process := os.NewFile(uintptr(number), "process")
+	defer process.Close()
+	must(c.t, c.do(control.Message{Op: "stay"}, nil, process))
 }
 
 // do asks, and reads the content of the answer.

@@ -23,8 +23,6 @@ type Parts struct {
 	Edges  Edges // nil: nothing judges requests, and what needs it is refused
 	// Confined says how this process is confined.
 	Confined []string
-	// Alone is how long it stays without an owner. Then it ends, as nobody else would end it.
-	Alone time.Duration
 	// User may connect, beside root.
 	User int
 	// Original gives where a connection went before it was redirected; nil asks the kernel.
@@ -43,8 +41,9 @@ type Home struct {
 	mu        sync.Mutex
 	links     map[string]*Link
 	peers     map[*peer]struct{}
-	owner     *peer // nil: there is none
-	alone     *time.Timer
+	owner     *peer       // nil: there is none
+	guardian  *os.File    // a process: without an owner the home stays as long as it runs. nil: not at all
+	first     *time.Timer // ends the home if no owner comes
 	listeners []*net.UnixListener
 	closed    bool
 }
@@ -60,15 +59,44 @@ func New(parts Parts) *Home {
 
 var errClosed = errors.New("the relay is ending")
 
-// wait ends everything unless there is an owner soon. The lock is held.
-func (h *Home) wait(most time.Duration) {
-	h.alone = time.AfterFunc(most, func() {
+// stay has the home stay without an owner as long as the process of this descriptor runs, and not that of one before.
+func (h *Home) stay(files []*os.File) error {
+	process, err := one(files)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		process.Close()
+		return errClosed
+	}
+	if h.guardian != nil {
+		h.guardian.Close()
+	}
+	h.guardian = process
+	h.served.Go(func() {
+		err := channel.Await(process)
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if h.owner == nil {
-			h.end()
+		if h.guardian != process {
+			return // another one has come, or the home ends
 		}
+		h.guardian = nil
+		process.Close()
+		if err != nil {
+			h.events.log("the relay ends with its supervisor: " + err.Error())
+		}
+		h.endAlone()
 	})
+	return nil
+}
+
+// endAlone ends the home if it has neither an owner nor a process that stands for one. The lock is held.
+func (h *Home) endAlone() {
+	if h.owner == nil && h.guardian == nil {
+		h.end()
+	}
 }
 
 // End has Serve return. It does not wait for that.
@@ -81,6 +109,10 @@ func (h *Home) End() {
 // end is the same. The lock is held.
 func (h *Home) end() {
 	h.closed = true
+	if h.guardian != nil {
+		h.guardian.Close()
+		h.guardian = nil
+	}
 	for _, each := range h.listeners {
 		each.Close()
 	}

@@ -3,8 +3,10 @@ package home
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -260,15 +262,46 @@ func serveNames(t *testing.T, records ...string) string {
 
 func TestARelayEndsWithItsOwner(t *testing.T) {
 	w := newWorld(t, nil)
-	w.Home.mu.Lock()
-	w.parts.Alone = 0
-	w.Home.mu.Unlock()
-	first := w.owner()
-	second := w.owner() // in place of the first one, which is cut off
+	first := w.brief()
+	second := w.brief() // in place of the first one, which is cut off
 	must(t, second.with(control.Message{Op: "settings"}, json.RawMessage(`{}`)))
 	first.Close()
 	must(t, second.do(control.Message{Op: "forget_names"}, nil))
 	second.Close()
+	if err := <-w.ended; err != nil {
+		t.Error(err)
+	}
+	w.ended <- nil // for who ends the world
+}
+
+func TestARelayStaysWithoutAnOwnerAsLongAsAProcessRuns(t *testing.T) {
+	w := newWorld(t, nil)
+	process := exec.Command("sleep", "1000")
+	must(t, process.Start())
+	first := w.owner()
+	first.stay(process.Process.Pid)
+	line := first.add("one")
+	first.rules("one", `{}`)
+	first.Close()
+	second := w.brief()
+	var given control.Given
+	second.last++
+	must(t, second.Send(control.Message{Op: "give", Link: "one", ID: second.last}))
+	got := <-second.answers
+	defer channel.CloseAll(got.files)
+	must(t, json.Unmarshal(got.Content, &given))
+	if given.Held || given.Cut || len(got.files) != 3 {
+		t.Errorf("it gives %+v with %d sockets", given, len(got.files))
+	}
+	same, err := net.FileListener(got.files[0])
+	must(t, err)
+	defer same.Close()
+	if same.Addr().String() != line.guests.Addr().String() {
+		t.Errorf("the listener is that of %s", same.Addr())
+	}
+	second.Close()
+	must(t, process.Process.Kill())
+	_ = process.Wait()
 	if err := <-w.ended; err != nil {
 		t.Error(err)
 	}

@@ -25,6 +25,7 @@ const partedMost = 2048
 type Link struct {
 	id       string
 	home     *Home
+	sockets  *sockets
 	news     *news
 	egress   *guest.Egress
 	guest    *guest.Guest
@@ -64,7 +65,7 @@ func (h *Home) open(id string, files []*os.File) (*Link, error) {
 		return nil, err
 	}
 	made := &Link{
-		id: id, home: h, names: table, news: &news{events: h.events, link: id}, ruled: make(chan struct{}),
+		id: id, home: h, sockets: inherited, names: table, news: &news{events: h.events, link: id}, ruled: make(chan struct{}),
 	}
 	made.canaries.Store(policy.NewCanaries(nil))
 	made.egress = guest.NewEgress(table, h.outside.resolver, h.outside.isOwn)
@@ -147,6 +148,13 @@ func (l *Link) cut() {
 	open := l.guest.Flows()
 	l.parted = append(l.parted, open[:min(len(open), partedMost-len(l.parted))]...)
 	l.guest.Reset()
+}
+
+// cutNow tells whether nothing passes, whatever the rules say.
+func (l *Link) cutNow() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.isCut
 }
 
 // mend lets the rules decide again, and gives the connections that were cut.

@@ -36,7 +36,11 @@ type peer struct {
 func (h *Home) Serve(listener *net.UnixListener) error {
 	h.mu.Lock()
 	h.listeners = append(h.listeners, listener)
-	h.wait(max(firstMost, h.parts.Alone))
+	h.first = time.AfterFunc(firstMost, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.endAlone()
+	})
 	if h.closed {
 		listener.Close()
 	}
@@ -108,10 +112,13 @@ func (p *peer) listen() {
 	}
 }
 
-// handleLater does what is answered by somebody else, and tells whether it was such a thing.
+// handleLater does what is answered in another way, and tells whether it was such a thing.
 func (p *peer) handleLater(message *control.Message, files []*os.File) bool {
 	h := p.home
 	switch {
+	case message.Op == "give":
+		// A peer that does not get it is gone.
+		_ = p.give(message)
 	case message.Op == "resolve":
 		h.served.Go(func() { p.resolve(message) })
 	case message.Op == "tell" && p.isOwner():
@@ -134,7 +141,7 @@ func (p *peer) leave() {
 	if h.owner == p {
 		h.owner = nil
 		h.events.disown()
-		h.wait(h.parts.Alone)
+		h.endAlone()
 	}
 	h.mu.Unlock()
 }
@@ -155,12 +162,16 @@ func (p *peer) hello(protocol int) (*control.Hello, error) {
 		h.owner.Close()
 	}
 	h.owner = p
-	if h.alone != nil {
-		h.alone.Stop()
+	if h.first != nil {
+		h.first.Stop()
 	}
 	h.events.disown()
 	links := slices.Sorted(maps.Keys(h.links))
-	return &control.Hello{Protocol: control.Protocol, Confined: h.parts.Confined, Links: links}, nil
+	said := &control.Hello{Protocol: control.Protocol, Confined: h.parts.Confined, Links: links}
+	if h.parts.Edges != nil {
+		said.Pair = h.parts.Edges.Pair()
+	}
+	return said, nil
 }
 
 // tell has an owner told events from now on, if it is still the owner. Its answer to hello was first.

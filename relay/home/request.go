@@ -23,8 +23,10 @@ func (p *peer) handle(message *control.Message, files []*os.File) (any, error) {
 			return nil, err
 		}
 		return nil, h.outside.set(content)
+	case "stay":
+		return nil, h.stay(files)
 	case "edge":
-		return nil, h.attach(files)
+		return nil, h.attach(message.Pair, files)
 	case "rules", "take_over":
 		return nil, h.change(message, files)
 	case "ask":
@@ -82,7 +84,7 @@ func (p *peer) command(message *control.Message) (any, error) {
 }
 
 // attach connects the relay to a process that judges requests.
-func (h *Home) attach(files []*os.File) error {
+func (h *Home) attach(pair string, files []*os.File) error {
 	file, err := one(files)
 	if err != nil {
 		return err
@@ -95,7 +97,7 @@ func (h *Home) attach(files []*os.File) error {
 	if err != nil {
 		return err
 	}
-	h.parts.Edges.Attach(to)
+	h.parts.Edges.Attach(to, pair)
 	return nil
 }
 
@@ -126,6 +128,21 @@ func (h *Home) change(message *control.Message, files []*os.File) error {
 		link.shut()
 	}
 	return err
+}
+
+// give answers with the sockets of a link, which go on here, and with what it does now.
+func (p *peer) give(message *control.Message) error {
+	link, err := p.home.link(message.Link)
+	if err != nil {
+		return control.Reply(p.Channel, message.ID, nil, err)
+	}
+	files, err := link.sockets.copies()
+	defer channel.CloseAll(files)
+	if err != nil {
+		return control.Reply(p.Channel, message.ID, nil, err)
+	}
+	content := control.Given{Held: link.guest.IsHeld(), Cut: link.cutNow()}
+	return control.Reply(p.Channel, message.ID, content, nil, files...)
 }
 
 type flows struct {

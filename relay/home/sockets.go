@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -40,6 +41,25 @@ func socketsOf(files []*os.File) (*sockets, error) {
 		return nil, err
 	}
 	return made, nil
+}
+
+// copies are further descriptors of the sockets, in the order in which they came. The caller closes them.
+func (s *sockets) copies() ([]*os.File, error) {
+	var files []*os.File
+	for _, each := range []syscall.Conn{s.guests, s.questions, s.streams} {
+		raw, err := each.SyscallConn()
+		if err != nil {
+			return files, err
+		}
+		var copied int
+		var failed error
+		err = raw.Control(func(fd uintptr) { copied, failed = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) })
+		if err = errors.Join(err, failed); err != nil {
+			return files, err
+		}
+		files = append(files, os.NewFile(uintptr(copied), "copy"))
+	}
+	return files, nil
 }
 
 // close closes all but the file of names, which its table owns.

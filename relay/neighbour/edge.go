@@ -23,6 +23,7 @@ const (
 // edge is one process. Messages to it wait here, in order: who sends one holds a guest's lock, and must not wait.
 type edge struct {
 	link *channel.Channel
+	pair string          // what the supervisor calls the channel
 	ctx  context.Context // ends with it
 	stop context.CancelFunc
 
@@ -40,8 +41,8 @@ type letter struct {
 	file    *os.File
 }
 
-func newEdge(link *channel.Channel) *edge {
-	made := &edge{link: link, asked: map[int64]chan struct{}{}}
+func newEdge(link *channel.Channel, pair string) *edge {
+	made := &edge{link: link, pair: pair, asked: map[int64]chan struct{}{}}
 	made.some.L = &made.mu
 	made.ctx, made.stop = context.WithCancel(context.Background())
 	go made.write()

@@ -44,17 +44,25 @@ type Neighbour struct {
 func New() *Neighbour { return &Neighbour{came: make(chan struct{}), sides: map[string]*Side{}} }
 
 // Attach takes the channel to an edge, which replaces the one before. When it ends, the connections that passed through that
-// edge are reset.
-func (n *Neighbour) Attach(link *channel.Channel) {
+// edge are reset. The pair is what the supervisor calls the channel.
+func (n *Neighbour) Attach(link *channel.Channel, pair string) {
 	n.following.Lock()
 	defer n.following.Unlock()
 	n.lose()
-	next := newEdge(link)
+	next := newEdge(link, pair)
 	n.mu.Lock()
 	n.edge = next
 	close(n.came)
 	n.mu.Unlock()
 	go n.listen(next)
+}
+
+// Pair is what the channel to the edge is called; empty if none runs.
+func (n *Neighbour) Pair() string {
+	if edge := n.current(); edge != nil {
+		return edge.pair
+	}
+	return ""
 }
 
 // Side is the edge for one sandbox, in place of the sandbox's last one.

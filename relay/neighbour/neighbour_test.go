@@ -119,11 +119,11 @@ func TestOnlyTheProcessThatAskedIsAnswered(t *testing.T) {
 	n, g := New(), &fakeGuest{server: listener.Addr().String(), opens: make(chan struct{}, 1)}
 	defer n.Side("s", g).Close()
 	first, asking := channels(t)
-	n.Attach(first)
+	n.Attach(first, "p")
 	must(t, asking.Send(control.Dial{Op: "dial", ID: 1, Sandbox: "s", Connection: "c1"}))
 	eventually(t, "it connects", func() bool { return slices.Equal(g.noted(), []string{"dial c1"}) })
 	second, next := channels(t)
-	n.Attach(second)
+	n.Attach(second, "p")
 	if _, _, err := control.Receive(asking); !errors.Is(err, io.EOF) {
 		t.Errorf("the channel of the one before ended with %v", err)
 	}
@@ -149,7 +149,7 @@ func TestWhyAConnectionIsNotMade(t *testing.T) {
 	n, g := New(), &fakeGuest{}
 	side := n.Side("s", g)
 	ours, theirs := channels(t)
-	n.Attach(ours)
+	n.Attach(ours, "p")
 	for _, c := range []struct {
 		sandbox string
 		fails   error
@@ -185,7 +185,7 @@ func TestOnlySoManyConnectionsAreMadeAtOnce(t *testing.T) {
 	n, g := New(), &fakeGuest{fails: errors.New("no"), opens: make(chan struct{})}
 	defer n.Side("s", g).Close()
 	ours, theirs := channels(t)
-	n.Attach(ours)
+	n.Attach(ours, "p")
 	const more = 10
 	go func() {
 		for id := range int64(dialsMost + waitingMost + more) {
@@ -227,7 +227,7 @@ func TestGuestsHearThatTheirEdgeEnded(t *testing.T) {
 			n.Side("other", other) // in its place
 			n.Side("closed", closed).Close()
 			ours, theirs := channels(t)
-			n.Attach(ours)
+			n.Attach(ours, "p")
 			end(theirs)
 			eventually(t, "they are reset", func() bool { return len(one.noted()) == 1 && len(other.noted()) == 1 })
 			if len(closed.noted()) > 0 {
@@ -261,14 +261,14 @@ func TestAConnectionWaitsAMomentForAnEdge(t *testing.T) {
 		found <- err
 	}()
 	ours, _ := channels(t)
-	n.Attach(ours)
+	n.Attach(ours, "p")
 	must(t, <-found)
 }
 
 func TestAnEdgeThatDoesNotReadKeepsNobodyWaiting(t *testing.T) {
 	n := New()
 	ours, theirs := channels(t)
-	n.Attach(ours)
+	n.Attach(ours, "p")
 	to := n.current()
 	read, given, err := os.Pipe()
 	must(t, err)
@@ -305,7 +305,7 @@ func TestAnEdgeIsAskedWhetherItLives(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := New()
 			ours, theirs := channels(t)
-			n.Attach(ours)
+			n.Attach(ours, "p")
 			lives := make(chan bool)
 			to := n.current()
 			go func() { lives <- to.lives(t.Context()) }()
@@ -324,7 +324,7 @@ func TestAnEdgeIsAskedWhetherItLives(t *testing.T) {
 	}
 	n := New()
 	ours, _ := channels(t)
-	n.Attach(ours)
+	n.Attach(ours, "p")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if n.current().lives(ctx) {

@@ -115,7 +115,7 @@ func (p *process) attach(n *Neighbour) {
 	p.send(control.Message{Op: "relay"}, os.NewFile(uintptr(ends[1]), "theirs"))
 	ours, err := channel.Open(os.NewFile(uintptr(ends[0]), "ours"))
 	must(p.t, err)
-	n.Attach(ours)
+	n.Attach(ours, "p")
 	p.t.Cleanup(func() { ours.Close() })
 }
 
