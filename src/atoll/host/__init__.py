@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from atoll.host.namespaces.netns import in_netns, in_spare_thread, new_netns, unpin
     from atoll.host.namespaces.userns import is_host_root, is_mapped, one_id
     from atoll.host.own_addresses import is_this_host
-    from atoll.host.own_programs import end_program, note_program
+    from atoll.host.own_programs import earlier_program, end_program, note_program
     from atoll.host.pids import (
         boot_id,
         children_by_parent,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         wait_pidfd,
     )
     from atoll.host.processes import (
+        LeftProgram,
         Program,
         ProgramResult,
         RunProgramError,
@@ -85,6 +86,7 @@ __all__ = [
     "FileCopy",
     "Holder",
     "Home",
+    "LeftProgram",
     "Memory",
     "Mounts",
     "Owner",
@@ -113,6 +115,7 @@ __all__ = [
     "disconnect",
     "disk_kind",
     "disk_usage",
+    "earlier_program",
     "edge_path",
     "end_program",
     "end_holder",
@@ -187,6 +190,7 @@ _MODULES = {
     "CpuLatency": "resources.cpu_latency",
     "open_cpu_latency": "resources.cpu_latency",
     "disconnect": "syscalls",
+    "earlier_program": "own_programs",
     "end_program": "own_programs",
     "note_program": "own_programs",
     "DiskKind": "resources.disks",
@@ -228,6 +232,7 @@ _MODULES = {
     "start_ticks": "pids",
     "stop_process": "pids",
     "wait_pidfd": "pids",
+    "LeftProgram": "processes",
     "Program": "processes",
     "ProgramResult": "processes",
     "RunProgramError": "processes",

@@ -1,4 +1,4 @@
-"""The records of a home's relay and edge, so that whoever unplugs without the supervisor can end them."""
+"""The records of a home's relay and edge, so that the next supervisor finds them, and whoever unplugs can end them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from atoll.errors import HostError
 from atoll.host.files import write_atomically
 from atoll.host.home import Home
 from atoll.host.pids import boot_id, kill_process
+from atoll.host.processes import LeftProgram
 from atoll.types import from_json
 
 
@@ -39,21 +40,44 @@ def end_program(home: Home, name: OwnProgram) -> None:
     Raises:
         HostError: It does not end, or nobody can tell which process it is.
     """
+    record = _recorded(home, name)
+    if record is None:
+        return
+    try:
+        ended = kill_process(record.pid, record.start_ticks)
+    except OSError as error:
+        raise HostError(f"the {name}, process {record.pid}, cannot be killed: {error}") from None
+    if not ended:
+        raise HostError(f"the {name}, process {record.pid}, does not end", hint="restart the host")
+
+
+def earlier_program(home: Home, name: OwnProgram) -> LeftProgram | None:
+    """Return the home's relay or edge that an earlier supervisor has left; None if none runs.
+
+    Raises:
+        HostError: Nobody can tell which process it is.
+    """
+    record = _recorded(home, name)
+    if record is None:
+        return None
+    try:
+        return LeftProgram(record.pid, record.start_ticks)
+    except ProcessLookupError:
+        return None
+
+
+def _recorded(home: Home, name: OwnProgram) -> _Record | None:
+    """The record of a program of this boot. There is none if there was no program: it is recorded first."""
     try:
         record = from_json(_path(home, name).read_bytes(), _Record)
     except FileNotFoundError:
-        return  # there was none: it is recorded before it is told anything
+        return None
     except (OSError, ValueError) as error:
         raise HostError(
             f"nobody can tell which process is the {name}: {_path(home, name)}: {error}",
             hint=f"kill the processes named atoll-{name} by hand",
         ) from None
-    try:
-        ended = record.boot_id != boot_id() or kill_process(record.pid, record.start_ticks)
-    except OSError as error:
-        raise HostError(f"the {name}, process {record.pid}, cannot be killed: {error}") from None
-    if not ended:
-        raise HostError(f"the {name}, process {record.pid}, does not end", hint="restart the host")
+    return record if record.boot_id == boot_id() else None
 
 
 def _path(home: Home, name: OwnProgram) -> Path:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from atoll.host.pids import start_ticks
+from atoll.host.pids import open_process, start_ticks
 
 _LONGEST_OUTPUT_BYTES = 64 << 20
 _CHUNK_BYTES = 64 << 10
@@ -62,6 +62,12 @@ class Program:
             finally:  # also when this task is cancelled meanwhile: nobody else reaps it
                 self._reap()
 
+    def leave(self) -> None:
+        """Let it run on without this process."""
+        os.close(self._pidfd)
+        # Popen would warn that nobody waits for it.
+        self._process.returncode = 0
+
     def _reap(self) -> None:
         if self._process.returncode is None:
             self._process.wait()
@@ -103,6 +109,51 @@ def start_program(
             f"the program {argv[0]} could not be started: {error.strerror or error}"
         ) from error
     return Program(process)
+
+
+class LeftProgram:
+    """A running program that an earlier process of the home has started. Its finder waits for it or kills it.
+
+    Args:
+        pid: The process.
+        started_ticks: When it started, in clock ticks since boot.
+
+    Raises:
+        ProcessLookupError: It does not run any more.
+    """
+
+    def __init__(self, pid: int, started_ticks: int) -> None:
+        pidfd = open_process(pid, started_ticks)
+        if pidfd is None:
+            raise ProcessLookupError(f"the process {pid} has ended")
+        self._pidfd: int | None = pidfd
+        self.pid = pid
+        self.start_ticks = started_ticks
+
+    async def wait(self) -> None:
+        """Wait for its end."""
+        if self._pidfd is not None:
+            await _readable(self._pidfd)
+            self._close()
+
+    async def kill(self) -> None:
+        """Kill it, and wait for its end. Idempotent."""
+        if self._pidfd is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            try:
+                await to_the_end(_readable(self._pidfd))
+            finally:
+                self._close()
+
+    def leave(self) -> None:
+        """Let it run on. Idempotent."""
+        self._close()
+
+    def _close(self) -> None:
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
 
 
 async def run_program(
