@@ -16,7 +16,8 @@ from atoll.network.links import SHORTAGES, Links
 from atoll.network.namespaces import cut, pins_of
 from atoll.network.pace import Pace
 from atoll.network.question import ask_about
-from atoll.network.relay import Relay, RelayProgram, cut_at
+from atoll.network.relay import Relay, RelayProgram
+from atoll.network.relay_calls import cut_at
 from atoll.network.shaping import can_shape
 from atoll.network.uplink import OpenUplink
 

@@ -68,6 +68,8 @@ class CarriedGuest(CarriedState):
         link_id: What the relay calls it.
         sockets: The listener of its TCP, the socket of its DNS, and the listener of its DNS by TCP. It owns them.
         names: The file of the names that it knows.
+        is_held: Whether the relay carries it already, and passes no bytes.
+        is_cut: Whether the relay carries it already, and allows nothing.
     """
 
     def __init__(
@@ -76,12 +78,15 @@ class CarriedGuest(CarriedState):
         link_id: str,
         sockets: tuple[socket.socket, socket.socket, socket.socket],
         names: Path,
+        *,
+        is_held: bool = False,
+        is_cut: bool = False,
     ) -> None:
         super().__init__(relay, link_id)
         self._sockets = sockets
         self._names = names
         self._rules = Rules()
-        self._is_held = self._is_cut = False
+        self._is_held, self._is_cut = is_held, is_cut
         self._came: Callable[[str], None] | None = None
         self.told: Callable[[EgressDecision], None] = _nothing
         self.unplug: Callable[[str], None] = _nothing
@@ -108,6 +113,8 @@ class CarriedGuest(CarriedState):
     def follow(self, told: Callable[[EgressDecision], None], unplug: Callable[[str], None]) -> None:
         """Call ``told`` with every decision, and ``unplug`` with the reason when a rule unplugs the guest."""
         self.told, self.unplug = told, unplug
+        for message in self.relay.claim(self._link_id):
+            self.heard(message)
 
     def set(self, rules: Rules) -> None:
         """Decide by these rules from now on. Open connections that they do not allow are reset."""
@@ -174,9 +181,9 @@ class CarriedGuest(CarriedState):
             document=[{"address": address, "name": name} for address, name in names.items()],
         )
 
-    async def aclose(self) -> None:
-        """Reset every connection and accept no new ones. Idempotent."""
-        self.relay.leave(self._link_id)
+    async def aclose(self, *, stay: bool = False) -> None:
+        """Reset every connection and accept no new ones; or with ``stay`` leave that to the relay. Idempotent."""
+        self.relay.leave(self._link_id, stay=stay)
         for each in self._sockets:
             each.close()
         for task in self._reaching:

@@ -15,7 +15,7 @@ from atoll.network.carried import CarriedGuest, Rules
 from atoll.network.flows import Dialled, Flow, challenge, unanswered_s
 from atoll.network.inspection import Grant, Inspected, Inspection
 from atoll.network.namespaces import OuterSockets, Pins
-from atoll.network.relay import Relay
+from atoll.network.relay import Given, Relay
 from atoll.policy import EVERYTHING, policy_of
 from atoll.types import EgressPolicy, Policy
 
@@ -28,7 +28,7 @@ class Link(Cable):
 
     ``guest`` is what the relay carries: it knows the names that the guest has asked for, and notices data that comes
     while the guest is suspended. ``was_cut`` says that an earlier supervisor, or somebody in its place, has cut the
-    link.
+    link. ``was_carried`` says that the relay of an earlier supervisor has carried it on, with its connections.
 
     Args:
         link_id: Names its two pins.
@@ -37,6 +37,7 @@ class Link(Cable):
         relay: The relay of the home.
         closed: Called when the link is closed.
         adopted: Whether an earlier supervisor may have dialled on it.
+        given: What the relay of an earlier supervisor carries on of it; None if nothing.
     """
 
     def __init__(
@@ -48,13 +49,22 @@ class Link(Cable):
         relay: Relay,
         closed: Callable[[Link], None],
         adopted: bool,
+        given: Given | None = None,
     ) -> None:
         super().__init__(pins, sockets.counters)
         self.link_id = link_id
         self._diag = sockets.diag
         self._dialled = Dialled(sockets.diag, known=not adopted)
         carried = (sockets.relay, sockets.dns, sockets.dns_stream)
-        self.guest = CarriedGuest(relay, link_id, carried, pins.names)
+        self.was_carried = given is not None
+        self.guest = CarriedGuest(
+            relay,
+            link_id,
+            carried,
+            pins.names,
+            is_held=given is not None and given.is_held,
+            is_cut=given is not None and given.is_cut,
+        )
         self._rules = Rules()
         self._ready = list(sockets.ready)
         self._on_closed = closed
@@ -218,16 +228,21 @@ class Link(Cable):
         await self.leave()
         await asyncio.to_thread(namespaces.remove, self._pins)
 
-    async def leave(self) -> None:
-        """Close what this process has open; the namespaces stay for the next process. Idempotent."""
+    async def leave(self, *, carried: bool = False) -> None:
+        """Close what this process has open; the namespaces stay for the next process. Idempotent.
+
+        Args:
+            carried: Whether its connections stay too, as the relay does.
+        """
         if self._closed:
             return
         self._closed = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._forget_inspected()
-        await self.guest.aclose()
+        if not carried:
+            self._forget_inspected()
+        await self.guest.aclose(stay=carried)
         self._counters.close()
         self._diag.close()
         self._close_ready()

@@ -13,7 +13,7 @@ from pathlib import Path
 from atoll.network import namespaces
 from atoll.network.link import Link
 from atoll.network.namespaces import OuterSockets, Pins
-from atoll.network.relay import Relay
+from atoll.network.relay import Given, Relay
 
 SPARES = 2
 # A short-term shortage in this process; what it asked for exists all the same.
@@ -40,8 +40,9 @@ class Links:
         self._closed = False
 
     async def start(self) -> None:
-        """Start the relay, and begin to keep links ready."""
+        """Start the relay, and begin to keep links ready. Call it when all links of before are adopted."""
         await self._start_relay()
+        self.relay.forget_others()
         self._fill()
 
     async def take(self) -> Link:
@@ -56,8 +57,16 @@ class Links:
         self._fill()
         return link
 
+    async def carries(self, link_id: str) -> bool:
+        """Whether the relay of an earlier supervisor carries a link on, which nobody has adopted."""
+        await self._start_relay()
+        return self.relay.carries(link_id)
+
     async def adopt(self, link_id: str) -> Link | None:
-        """Return the link that an earlier supervisor left, with policy ``"internet"``; None if it is gone.
+        """Return the link that an earlier supervisor left; None if it is gone.
+
+        Its policy is ``"internet"``, unless its relay has carried it on: then it has that of before, until another one
+        is set.
 
         Raises:
             OSError: This process lacks descriptors or memory to take it over.
@@ -66,14 +75,18 @@ class Links:
             return self._links[link_id]
         await self._start_relay()
         pins = self._pins(link_id)
+        given = self.relay.give(link_id)
+        carried = None if given is None else given.sockets
         try:
-            sockets = await asyncio.to_thread(namespaces.reopen, pins)
+            sockets = await asyncio.to_thread(namespaces.reopen, pins, carried)
         except OSError as error:
+            for each in carried or ():
+                each.close()
             if error.errno in SHORTAGES:
                 raise
             return None
         try:
-            link = self._link(link_id, sockets, adopted=True)
+            link = self._link(link_id, sockets, adopted=True, given=given)
         except OSError:
             sockets.close()
             raise
@@ -92,10 +105,13 @@ class Links:
             namespaces.remove(self._pins(link_id))
         return sorted(found - own)
 
-    async def aclose(self) -> None:
+    async def aclose(self, *, stay: bool = False) -> None:
         """Close what this process has open.
 
         Pins of taken links stay for the next supervisor; ready ones are removed.
+
+        Args:
+            stay: Whether the relay stays too, with the connections of taken links.
         """
         self._closed = True
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -103,9 +119,9 @@ class Links:
             await link.aclose()
         self._spares.clear()
         for link in list(self._links.values()):
-            await link.leave()
+            await link.leave(carried=stay)
         self._links.clear()
-        await self.relay.aclose()
+        await self.relay.aclose(stay=stay)
 
     async def _start_relay(self) -> None:
         with contextlib.suppress(OSError):  # it has told why, and tries on
@@ -130,7 +146,9 @@ class Links:
             await asyncio.to_thread(namespaces.remove, pins)
             raise
 
-    def _link(self, link_id: str, sockets: OuterSockets, *, adopted: bool = False) -> Link:
+    def _link(
+        self, link_id: str, sockets: OuterSockets, *, adopted: bool = False, given: Given | None = None
+    ) -> Link:
         return Link(
             link_id,
             self._pins(link_id),
@@ -138,6 +156,7 @@ class Links:
             relay=self.relay,
             closed=self._forget,
             adopted=adopted,
+            given=given,
         )
 
     def _forget(self, link: Link) -> None:

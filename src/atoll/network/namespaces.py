@@ -21,6 +21,9 @@ from atoll.network.uplink import OpenUplink
 _BACKLOG = 1024
 _READY_SOCKETS = 4
 
+RelaySockets = tuple[socket.socket, socket.socket, socket.socket]
+"""The sockets that the relay serves: the listener of TCP, that of DNS, and the listener of DNS by TCP."""
+
 
 @dataclass(frozen=True)
 class Pins:
@@ -81,14 +84,17 @@ def _make(pins: Pins) -> OuterSockets:
     return sockets
 
 
-def reopen(pins: Pins) -> OuterSockets:
+def reopen(pins: Pins, carried: RelaySockets | None = None) -> OuterSockets:
     """Make a supervisor's sockets again in an outer namespace that still exists.
+
+    Args:
+        carried: Those that the relay has, if it carries the link on. The result owns them.
 
     Raises:
         OSError: There is no such link, or another supervisor has it.
     """
     in_netns(pins.inner, lambda: None)
-    return in_netns(pins.outer, _open_sockets_again)
+    return in_netns(pins.outer, lambda: _open_sockets_again(carried))
 
 
 def dial_sockets(pins: Pins) -> list[socket.socket]:
@@ -196,12 +202,9 @@ def _furnish_inner() -> None:
     veth.address_guest()
 
 
-def _open_sockets() -> OuterSockets:
+def _open_sockets(carried: RelaySockets | None = None) -> OuterSockets:
     with contextlib.ExitStack() as failed:
-        relay = failed.enter_context(_listener(RELAY_PORT))
-        dns_stream = failed.enter_context(_listener(DNS_PORT))
-        dns = failed.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK))
-        dns.bind((GATEWAY_ADDRESS, DNS_PORT))
+        relay, dns, dns_stream = carried or _open_carried(failed)
         counters = failed.enter_context(NetlinkSocket(netlink.ROUTE))
         diag = failed.enter_context(NetlinkSocket(netlink.SOCK_DIAG))
         ready = _dial_sockets()
@@ -209,9 +212,17 @@ def _open_sockets() -> OuterSockets:
     return OuterSockets(relay, dns, dns_stream, counters, diag, ready)
 
 
-def _open_sockets_again() -> OuterSockets:
+def _open_carried(failed: contextlib.ExitStack) -> RelaySockets:
+    relay = failed.enter_context(_listener(RELAY_PORT))
+    dns_stream = failed.enter_context(_listener(DNS_PORT))
+    dns = failed.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK))
+    dns.bind((GATEWAY_ADDRESS, DNS_PORT))
+    return relay, dns, dns_stream
+
+
+def _open_sockets_again(carried: RelaySockets | None) -> OuterSockets:
     is_cut = filters.is_cut()
-    return dataclasses.replace(_open_sockets(), is_cut=is_cut)
+    return dataclasses.replace(_open_sockets(carried), is_cut=is_cut)
 
 
 def _listener(port: int) -> socket.socket:

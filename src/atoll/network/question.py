@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from atoll.errors import EdgeError
-from atoll.network.relay import RelayError
+from atoll.network.relay_calls import RelayError
 from atoll.policy import plain_host
 from atoll.types import EgressVerdict
 

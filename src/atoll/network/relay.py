@@ -4,49 +4,65 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
-from atoll.host import Program, start_program
-from atoll.network.channel import Channel, Message, in_memory, read_document
+from atoll.host import LeftProgram, Program, start_program
+from atoll.network.channel import Message
+from atoll.network.relay_calls import CALL_S, RelayCalls, RelayError
+from atoll.network.relay_talk import RelayTalk
 from atoll.network.restarts import keep_running
-from atoll.types import from_json
+from atoll.network.seqpacket import listen_at
 
 PROTOCOL = 1
-# It answers within a millisecond. One that does not is stuck, and another one takes its place.
-_CALL_S = 5.0
-_ASK_S = 30.0
 _READY_S = 10.0
 _PAUSES_S = (0.0, 0.1, 0.5, 1.0, 2.0, 5.0)
 _LOOK_S = 1.0
-_BACKLOG = 16
-_LONGEST_BYTES = 64 << 10
+# What a relay tells of a guest between its takeover and that of the guest. More is told again, or is of no use.
+_MOST_EARLY = 256
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class RelayProgram:
-    """How the relay is started.
+    """How the relay is started, and found again.
 
     Args:
         argv: Returns the program and its arguments.
         socket: Where it listens.
         started: Called with the process's pid and start time before it is told anything. An OSError ends it.
-        end_earlier: Ends the relay of an earlier supervisor, which has the sockets of all links.
+        earlier: Returns the relay of an earlier supervisor, which has the sockets of all links; None if none runs.
+        guardian: Returns a descriptor of the process as long as which the relay stays without a supervisor, for the
+            caller to close. None: it ends with its supervisor.
     """
 
     argv: Callable[[], tuple[str, ...]]
     socket: Path
     started: Callable[[int, int], None] = lambda *_: None
-    end_earlier: Callable[[], None] = lambda: None
+    earlier: Callable[[], LeftProgram | None] = lambda: None
+    guardian: Callable[[], int | None] = lambda: None
+
+
+@dataclass(frozen=True)
+class Given:
+    """A link that the relay of an earlier supervisor carries on.
+
+    Args:
+        sockets: The listener of its TCP, the socket of its DNS, and the listener of its DNS by TCP.
+        is_held: Whether it passes no bytes.
+        is_cut: Whether it allows nothing.
+    """
+
+    sockets: tuple[socket.socket, socket.socket, socket.socket]
+    is_held: bool
+    is_cut: bool
 
 
 class Carried(Protocol):
@@ -63,14 +79,11 @@ class Carried(Protocol):
         """Do what the relay says about it."""
 
 
-class RelayError(OSError):
-    """The relay refuses what it was asked for."""
-
-
 class Relay:
     """Runs the relay of a home. While it does not run, nothing passes, and connections wait to be accepted.
 
-    Its guests are told to every new one. What they are meant to be they keep themselves.
+    Its guests are told to every new one. What they are meant to be they keep themselves. A relay that an earlier
+    supervisor left is taken over with what it carries, if it speaks the same protocol.
 
     Args:
         program: How it is started.
@@ -78,6 +91,7 @@ class Relay:
 
     Attributes:
         pid: The process; None while it does not run.
+        pair: What its channel to the edge is called; empty if it has none.
         on_ready: Called whenever it is ready.
     """
 
@@ -85,15 +99,18 @@ class Relay:
         self._program = program
         self._settings = settings
         self._guests: dict[str, Carried] = {}
-        self._ids = itertools.count(1)
-        self._calls: socket.socket | None = None
-        self._channel: Channel | None = None
-        self._asked: dict[int, asyncio.Future[Message]] = {}
+        # Links that it carries and no guest of this supervisor has claimed, with what it has told of them.
+        self._unclaimed: dict[str, list[Message]] = {}
+        self._early: list[Message] = []  # what comes before it is known which links it carries
+        self._calls: RelayCalls | None = None
+        self._talk: RelayTalk | None = None
         self._running: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
         self._stuck = asyncio.Event()
         self._known: Message | None = None
+        self._stays = False
         self.pid: int | None = None
+        self.pair = ""
         self.on_ready: Callable[[], None] = lambda: None
 
     async def start(self) -> None:
@@ -110,20 +127,21 @@ class Relay:
         except TimeoutError:
             raise OSError("the relay does not start: see the supervisor's log") from None
 
-    async def aclose(self) -> None:
-        """End it. Its connections are reset."""
+    async def aclose(self, *, stay: bool = False) -> None:
+        """End it, which resets its connections; or with ``stay`` leave it to the next supervisor."""
+        self._stays = stay
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
 
     def enter(self, link_id: str, guest: Carried) -> None:
-        """Carry a guest from now on.
+        """Carry a guest from now on. One whose link was given back is carried already.
 
         Raises:
             OSError: This process or the relay lacks descriptors or memory; the guest is not carried.
         """
         self._guests[link_id] = guest
-        if not self._ready.is_set():
+        if not self._ready.is_set() or link_id in self._unclaimed:
             return
         try:
             guest.introduce()
@@ -133,9 +151,35 @@ class Relay:
             self.leave(link_id)
             raise
 
-    def leave(self, link_id: str) -> None:
-        """Carry a guest no more. Its connections are reset. Idempotent."""
-        if self._guests.pop(link_id, None) is not None:
+    def leave(self, link_id: str, *, stay: bool = False) -> None:
+        """Carry a guest no more, which resets its connections; or with ``stay`` only forget it here. Idempotent."""
+        if self._guests.pop(link_id, None) is not None and not stay:
+            with contextlib.suppress(OSError):
+                self.call({"op": "unlink", "link": link_id})
+
+    def carries(self, link_id: str) -> bool:
+        """Whether it carries a link of an earlier supervisor, which no guest has claimed."""
+        return link_id in self._unclaimed
+
+    def give(self, link_id: str) -> Given | None:
+        """Return a link that an earlier supervisor's relay carries on, for ``enter``. None: it does not carry it."""
+        if self._calls is None or not self.carries(link_id):
+            return None
+        try:
+            answer, fds = self._calls.call({"op": "give", "link": link_id})
+        except OSError as error:
+            _log.warning("the relay does not give the link %s back: %s", link_id, error)
+            return None
+        return _given(answer, [socket.socket(fileno=fd) for fd in fds])
+
+    def claim(self, link_id: str) -> list[Message]:
+        """Return what it has told of a link that was given back, now that somebody hears it."""
+        return self._unclaimed.pop(link_id, [])
+
+    def forget_others(self) -> None:
+        """Carry nothing of an earlier supervisor that no guest has claimed. Call it when all are adopted."""
+        for link_id in self._unclaimed.keys() - self._guests.keys():
+            del self._unclaimed[link_id]
             with contextlib.suppress(OSError):
                 self.call({"op": "unlink", "link": link_id})
 
@@ -153,19 +197,10 @@ class Relay:
         """
         if self._calls is None:
             raise ConnectionError("the relay does not run")
-        content = None if document is None else in_memory(document)
-        try:
-            passed = [*fds, *(() if content is None else (content,))]
-            data = msgspec.json.encode({**message, "id": next(self._ids)})
-            socket.send_fds(self._calls, [data], passed)
-            data, received, _, _ = socket.recv_fds(self._calls, _LONGEST_BYTES + 1, 1)
-        except OSError:
-            self._give_up()
-            raise
-        finally:
-            if content is not None:
-                os.close(content)
-        return self._answer(data, received)
+        answer, received = self._calls.call(message, document=document, fds=fds)
+        for fd in received:
+            os.close(fd)
+        return answer
 
     async def ask(self, message: Message) -> Message:
         """Ask the relay for something that takes it a while.
@@ -175,101 +210,22 @@ class Relay:
             OSError: It does not run.
             TimeoutError: It does not answer in time.
         """
-        if self._channel is None:
+        if self._talk is None:
             raise ConnectionError("the relay does not run")
-        number = next(self._ids)
-        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._asked[number] = answer
-        try:
-            self._channel.send({**message, "id": number})
-            async with asyncio.timeout(_ASK_S):
-                return _checked(await answer)
-        finally:
-            self._asked.pop(number, None)
+        return await self._talk.ask(message)
 
     async def hear(self) -> None:
         """Hear all that was decided until now. Otherwise it may take a moment."""
         with contextlib.suppress(OSError, TimeoutError):  # then nobody knows more
-            async with asyncio.timeout(_CALL_S):
+            async with asyncio.timeout(CALL_S):
                 await self.ask({"op": "tell"})
 
     def send(self, message: Message, fd: int | None = None) -> None:
         """Tell it something, with a descriptor that is closed here. What does not get there, ended with it."""
-        if self._channel is None:
-            if fd is not None:
-                os.close(fd)
-            return
-        with contextlib.suppress(OSError):
-            self._channel.send(message, fd)
-
-    def _answer(self, data: bytes, fds: list[int]) -> Message:
-        if not data:
-            self._give_up()
-            raise ConnectionError("the relay ended")
-        try:
-            answer = from_json(data)
-            if fds:
-                answer["content"] = read_document(fds.pop())
-        except (ValueError, TypeError) as error:
-            self._give_up()
-            raise ConnectionError(f"the relay answers what means nothing: {error}") from None
-        finally:
-            for fd in fds:
-                os.close(fd)
-        return _checked(answer)
-
-    def _give_up(self) -> None:
-        """Another one takes its place: it is gone, or will not answer any more."""
-        if self._calls is not None:
-            self._calls.close()
-            self._calls = None
-        self._ready.clear()
-        self._stuck.set()
-
-    async def _run_once(self) -> None:
-        self._stuck.clear()
-        await asyncio.to_thread(self._program.end_earlier)
-        listener = _listener(self._program.socket)
-        with listener:
-            fd = listener.fileno()
-            program = start_program((*self._program.argv(), "-listen", str(fd)), pass_fds=(fd,), env={})
-        try:
-            self.pid = program.pid
-            self._program.started(program.pid, program.start_ticks)
-            self._connect()
-            await self._greet()
-            await self._serve(program)
-        finally:
-            await self._end(program)
-
-    def _connect(self) -> None:
-        ours = _connected(self._program.socket)
-        self._channel = Channel(ours, self._on_message, self._stuck.set)
-        self._calls = _connected(self._program.socket)
-        self._calls.settimeout(_CALL_S)
-
-    async def _greet(self) -> None:
-        async with asyncio.timeout(_READY_S):
-            hello = asyncio.ensure_future(self.ask({"op": "hello", "protocol": PROTOCOL}))
-            stuck = asyncio.ensure_future(self._stuck.wait())
-            try:
-                await asyncio.wait({hello, stuck}, return_when=asyncio.FIRST_COMPLETED)
-                if not hello.done():
-                    raise OSError("it ended before it was ready")
-                answer = hello.result()["content"]
-            finally:
-                hello.cancel()
-                stuck.cancel()
-        _log.info("the relay runs, confined by %s", ", ".join(answer.get("confined", ())) or "nothing")
-        self._known = None
-        self.settle()
-        for link_id, guest in list(self._guests.items()):
-            try:
-                guest.introduce()
-            except RelayError as error:
-                _log.error("the relay does not carry link %s: %s", link_id, error)
-        self._ready.set()
-        self.on_ready()
+        if self._talk is not None:
+            self._talk.send(message, fd)
+        elif fd is not None:
+            os.close(fd)
 
     def settle(self) -> None:
         """Tell it what has changed on this host. It does so by itself every second.
@@ -282,32 +238,113 @@ class Relay:
             self.call({"op": "settings"}, document=settings)
             self._known = settings
 
-    async def _serve(self, program: Program) -> None:
+    def be_guarded(self) -> None:
+        """Have it stay without a supervisor as long as the guardian of now runs.
+
+        Raises:
+            OSError: It does not run.
+        """
+        guardian = self._program.guardian()
+        if guardian is not None:
+            try:
+                self.call({"op": "stay"}, fds=(guardian,))
+            finally:
+                os.close(guardian)
+
+    async def _run_once(self) -> None:
+        self._stuck.clear()
+        earlier = await asyncio.to_thread(self._program.earlier)
+        if earlier is None:
+            await self._run(self._start(), is_new=True)
+            return
+        try:
+            await self._run(earlier, is_new=False)
+        except (OSError, TimeoutError) as error:
+            raise OSError(f"that of an earlier supervisor is ended, with its connections: {error}") from error
+
+    async def _run(self, program: Program | LeftProgram, *, is_new: bool) -> None:
+        try:
+            self.pid = program.pid
+            if is_new:
+                self._program.started(program.pid, program.start_ticks)
+            self._talk = RelayTalk(self._program.socket, self._on_message, self._stuck.set)
+            self._calls = RelayCalls(self._program.socket, self._on_lost)
+            await self._greet(is_new=is_new)
+            await self._serve(program)
+        finally:
+            await self._end(program)
+
+    def _start(self) -> Program:
+        with listen_at(self._program.socket) as listener:
+            fd = listener.fileno()
+            return start_program((*self._program.argv(), "-listen", str(fd)), pass_fds=(fd,), env={})
+
+    def _on_lost(self) -> None:
+        """Another one takes its place."""
+        self._ready.clear()
+        self._stuck.set()
+
+    async def _greet(self, *, is_new: bool) -> None:
+        async with asyncio.timeout(CALL_S):
+            hello = asyncio.ensure_future(self.ask({"op": "hello", "protocol": PROTOCOL}))
+            stuck = asyncio.ensure_future(self._stuck.wait())
+            try:
+                await asyncio.wait({hello, stuck}, return_when=asyncio.FIRST_COMPLETED)
+                if not hello.done():
+                    raise OSError("it ended before it was ready")
+                answer = hello.result()["content"]
+            finally:
+                hello.cancel()
+                stuck.cancel()
+        confined = ", ".join(answer.get("confined") or ()) or "nothing"
+        _log.info("the relay %s, confined by %s", "runs" if is_new else "is taken over", confined)
+        self.pair = str(answer.get("pair", ""))
+        self._known = None
+        self.settle()
+        self.be_guarded()
+        self._unclaimed = {link_id: [] for link_id in answer.get("links") or ()}
+        for link_id, guest in list(self._guests.items()):
+            if self._unclaimed.pop(link_id, None) is not None:
+                self.call({"op": "unlink", "link": link_id})  # the guest has made its sockets again
+            try:
+                guest.introduce()
+            except RelayError as error:
+                _log.error("the relay does not carry link %s: %s", link_id, error)
+        self._ready.set()
+        for message in self._early:
+            self._pass_on(message["link"], message)
+        self._early.clear()
+        self.on_ready()
+
+    async def _serve(self, program: Program | LeftProgram) -> None:
         dying = asyncio.ensure_future(program.wait())
         stuck = asyncio.ensure_future(self._stuck.wait())
         try:
             while not (dying.done() or stuck.done()):
                 await asyncio.wait({dying, stuck}, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
-                self.settle()
+                if not stuck.done():
+                    self.settle()
             _log.warning("the relay ended; the connections of all guests are reset")
         finally:
             for task in (dying, stuck):
                 task.cancel()
 
-    async def _end(self, program: Program) -> None:
+    async def _end(self, program: Program | LeftProgram) -> None:
         self._ready.clear()
-        for asked in self._asked.values():
-            if not asked.done():
-                asked.set_exception(ConnectionError("the relay ended"))
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+        if self._talk is not None:
+            self._talk.close()
+            self._talk = None
         if self._calls is not None:
             self._calls.close()
             self._calls = None
         self.pid = None
-        await program.kill()
-        self._program.socket.unlink(missing_ok=True)
+        self._unclaimed = {}
+        self._early.clear()
+        if self._stays:
+            program.leave()
+        else:
+            await program.kill()
+            self._program.socket.unlink(missing_ok=True)
 
     def _on_message(self, message: Message) -> None:
         try:
@@ -317,71 +354,32 @@ class Relay:
 
     def _handle(self, message: Message) -> None:
         op = message["op"]
-        if op == "answer":
-            answer = self._asked.get(message["id"])
-            if answer is not None and not answer.done():
-                answer.set_result(message)
-        elif op == "log":
+        if op == "log":
             _log.warning("the relay: %s", str(message["text"])[:1000])
         else:
-            guest = self._guests.get(message["link"])
+            link_id = message["link"]
+            if self._ready.is_set():
+                self._pass_on(link_id, message)
+            else:
+                self._early.append(message)
+
+    def _pass_on(self, link_id: str, message: Message) -> None:
+        early = self._unclaimed.get(link_id)
+        if early is None:
+            guest = self._guests.get(link_id)
             if guest is not None:
                 guest.heard(message)
+        elif len(early) < _MOST_EARLY:
+            early.append(message)
 
 
-def cut_at(path: Path, link_id: str) -> None:
-    """Have a relay pass nothing of a guest any more, without its supervisor. When it returns, the last byte has passed.
-
-    Args:
-        path: Where the relay listens.
-
-    Raises:
-        OSError: It does not run, does not answer, or refuses.
-    """
-    with _connected(path) as calls:
-        calls.settimeout(_CALL_S)
-        calls.send(msgspec.json.encode({"op": "cut", "link": link_id, "id": 1}))
-        data = calls.recv(_LONGEST_BYTES)
-        if not data:
-            raise ConnectionError("the relay ended")
-        _checked(from_json(data))
-
-
-def _checked(answer: Message) -> Message:
-    if error := answer.get("error"):
-        raise RelayError(str(error)[:1000])
-    return answer
-
-
-def _listener(path: Path) -> socket.socket:
-    path.unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+def _given(answer: Message, sockets: list[socket.socket]) -> Given | None:
     try:
-        with _short(path) as short:
-            listener.bind(short)
-        listener.listen(_BACKLOG)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
-
-
-def _connected(path: Path) -> socket.socket:
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    try:
-        with _short(path) as short:
-            made.connect(short)
-    except BaseException:
-        made.close()
-        raise
-    return made
-
-
-@contextlib.contextmanager
-def _short(path: Path) -> Iterator[str]:
-    """A path of a socket that is short enough for the kernel, wherever it lies."""
-    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{directory}/{path.name}"
-    finally:
-        os.close(directory)
+        tcp, dns, dns_stream = sockets
+        content = answer["content"]
+        return Given((tcp, dns, dns_stream), bool(content["held"]), bool(content["cut"]))
+    except (KeyError, TypeError, ValueError) as error:
+        _log.error("the relay gives a link back in a way that means nothing: %r", error)
+        for each in sockets:
+            each.close()
+        return None

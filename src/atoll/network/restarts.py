@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
+from atoll.errors import AtollError
 from atoll.host import RunProgramError
 
 _CALM_S = 30.0
@@ -27,6 +28,6 @@ async def keep_running(name: str, run: Callable[[], Awaitable[None]], pauses_s: 
         began_s = time.monotonic()
         try:
             await run()
-        except (OSError, RunProgramError, TimeoutError) as error:
+        except (AtollError, OSError, RunProgramError, TimeoutError) as error:
             _log.error("%s cannot run: %s", name, error)
         failures = 1 if time.monotonic() - began_s > _CALM_S else failures + 1

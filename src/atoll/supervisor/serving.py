@@ -17,8 +17,8 @@ from atoll.host import (
     Home,
     agent_path,
     cgroup_root,
+    earlier_program,
     edge_path,
-    end_program,
     find_holder,
     is_mapped,
     note_program,
@@ -78,7 +78,7 @@ async def serve(home: Home, settings: Settings, disks: DiskKind, *, complete: bo
     _log.info("supervisor %s serves %s, disks: %s", os.getpid(), home.path, disks)
     idle = asyncio.create_task(system.keeper.until_idle())
     asked = asyncio.create_task(stopping.asked())
-    holding = asyncio.create_task(_keep_holder(home))
+    holding = asyncio.create_task(_keep_holder(home, rooms.relay))
     try:
         await asyncio.wait({idle, asked}, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -95,7 +95,7 @@ async def serve(home: Home, settings: Settings, disks: DiskKind, *, complete: bo
     return may_end_holder(sandbox.row.state for sandbox in system.registry.sandboxes())
 
 
-async def _keep_holder(home: Home) -> None:
+async def _keep_holder(home: Home, relay: Relay) -> None:
     """Replace a holder that died: without one, the sandboxes would die with this process."""
     while True:
         await asyncio.sleep(_HOLDER_LOOK_S)
@@ -103,6 +103,7 @@ async def _keep_holder(home: Home) -> None:
             if find_holder(home) is None:
                 _log.warning("the holder process died; starting another one")
                 await asyncio.to_thread(replace_holder, home)
+                relay.be_guarded()
         except (AtollError, OSError) as error:
             _log.error("cannot start a holder process: %s", error)
 
@@ -158,8 +159,18 @@ def _relay_program(home: Home) -> RelayProgram:
         lambda: (str(relay_path()), *_user(_RELAY_UID)),
         home.run / "relay.sock",
         functools.partial(note_program, home, "relay"),
-        functools.partial(end_program, home, "relay"),
+        functools.partial(earlier_program, home, "relay"),
+        functools.partial(_open_holder, home),
     )
+
+
+def _open_holder(home: Home) -> int | None:
+    """A descriptor of the holder: what guests run on lives as long as that process, and so does the relay."""
+    holder = find_holder(home)
+    try:
+        return None if holder is None else os.pidfd_open(holder.pid, os.O_NONBLOCK)
+    except ProcessLookupError:  # it has just ended, and is replaced
+        return None
 
 
 def _edge_program(home: Home) -> EdgeProgram:

@@ -10,7 +10,7 @@ from atoll.host import Home, disk_usage
 from atoll.supervisor.assembly import Machines, Rooms, State, Steps, Storage, Tenants
 from atoll.supervisor.dialing.neighbours import Neighbours
 from atoll.supervisor.dialing.socket import Dialling, DialSocket
-from atoll.supervisor.idle import Keeper
+from atoll.supervisor.idle import Keeper, may_end_holder
 from atoll.supervisor.lifecycle.callers import Callers
 from atoll.supervisor.lifecycle.defaults import Defaults
 from atoll.supervisor.lifecycle.drain import Drains
@@ -348,10 +348,11 @@ class System:
         await self._machines.prestarted.aclose()
         await self.tasks.finish(_FINISH_S)
         await self.pool.aclose()
-        for sandbox in self.registry.sandboxes():
+        everything = self.registry.sandboxes()
+        for sandbox in everything:
             if sandbox.running is not None:
                 sandbox.running.close()
-        await self._rooms.links.aclose()
+        await self._rooms.links.aclose(stay=not may_end_holder(one.row.state for one in everything))
         if self._rooms.inspection is not None:
             await self._rooms.inspection.aclose()
         await self.trash.aclose(_ERASE_S)

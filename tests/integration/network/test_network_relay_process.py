@@ -22,7 +22,7 @@ from tests.integration.network.testbed import (
 )
 
 from atoll.network import Links, cut_at
-from atoll.network.relay import RelayError
+from atoll.network.relay_calls import RelayError
 from atoll.types import Policy, Rule
 
 GOOD = "good.example.com"
@@ -106,7 +106,7 @@ async def test_a_guest_that_sleeps_while_its_relay_dies_is_told_when_it_wakes(
 async def test_a_relay_that_hangs_is_replaced(
     testbed: NetworkTestbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("atoll.network.relay._CALL_S", 0.5)
+    monkeypatch.setattr("atoll.network.relay_calls.CALL_S", 0.5)
     async with one_guest(testbed) as (links, guest, port):
         address = await address_of(guest, GOOD)
         pid = links.relay.pid

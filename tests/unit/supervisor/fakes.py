@@ -73,7 +73,7 @@ class FakeLink:
         self.received = 0
         self.asked_s: float | None = None
         self.is_open = True
-        self.was_cut = False
+        self.was_cut = self.was_carried = False
         self.fail_cut = False
         self.is_held = False
         self.guest = FakeGuest()
@@ -145,6 +145,8 @@ class FakeLinks:
 
     def __init__(self) -> None:
         self.open: dict[str, FakeLink] = {}
+        self.carried: set[str] = set()
+        self.stays: bool | None = None
         self._number = 0
 
     async def start(self) -> None:
@@ -159,14 +161,17 @@ class FakeLinks:
     async def adopt(self, link_id: str) -> FakeLink | None:
         return self.open.get(link_id)
 
+    async def carries(self, link_id: str) -> bool:
+        return link_id in self.carried
+
     def sweep(self, keep: list[str]) -> list[str]:
         swept = sorted(set(self.open) - set(keep))
         for link_id in swept:
             del self.open[link_id]
         return swept
 
-    async def aclose(self) -> None:
-        pass
+    async def aclose(self, *, stay: bool = False) -> None:
+        self.stays = stay
 
 
 class FakeCopy:

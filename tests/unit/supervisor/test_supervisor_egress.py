@@ -9,7 +9,7 @@ import pytest
 
 from atoll.errors import EdgeError, UnsupportedError
 from atoll.network import Grant
-from atoll.network.relay import RelayError
+from atoll.network.relay_calls import RelayError
 from atoll.supervisor.lifecycle.egress_control import EgressControl
 from atoll.supervisor.lifecycle.package_registries import PackageRegistries
 from atoll.supervisor.tenants.proxy_passwords import ProxyPasswords

@@ -158,11 +158,11 @@ class EgressControl:
         """
         sandbox_id = row.sandbox_id
         self._rows[link] = row
+        link.guest.reach = lambda ref, port: self.reach(row.team, ref, port)
         link.guest.follow(
             lambda decision: self._decisions.add(sandbox_id, (decision,)),
             lambda reason: self._ring(sandbox_id, reason),
         )
-        link.guest.reach = lambda ref, port: self.reach(row.team, ref, port)
         if row.unplugged is not None or sandbox_id in self._cut:
             link.cut()
         self._enforce(link, row)

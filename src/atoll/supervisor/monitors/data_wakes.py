@@ -84,8 +84,11 @@ class DataWakes:
         self._turns = Turns(_AT_ONCE)
 
     def start(self, wake: Wake) -> None:
-        """Begin to wake those that get data, with ``wake``."""
+        """Begin to wake those that get data, with ``wake``: also those that sleep since before this process."""
         self._wake = wake
+        for sandbox in self._registry.sandboxes():
+            if sandbox.row.state == "suspended":
+                self.watch(sandbox)
 
     def close(self) -> None:
         """Wake nothing any more."""

@@ -109,12 +109,28 @@ class Adoption:
             await link.aclose()
             await self._repair.mark_crashed(sandbox, "it could not be thawed after its supervisor had ended")
             return
+        link.release()  # a suspend or a snapshot may have been cut short
         self._attachment.attach(sandbox, running)
         if row.state == "paused":
             sandbox.memory_untold = True  # its limits may have been changed before
             if sandbox.unplugged is None:
                 self._watcher.watch(sandbox, running)
         _log.info("adopted sandbox %s", row.sandbox_id)
+
+    async def keep_link(self, sandbox: Sandbox, link_id: str) -> bool:
+        """Take over the link of a sleeping sandbox if the relay has kept its connections. Returns whether it has."""
+        if not await self._links.carries(link_id):
+            return False
+        try:
+            link = await self._links.adopt(link_id)
+        except OSError as error:
+            _log.warning("sandbox %s loses its connections: %s", sandbox.sandbox_id, error)
+            return False
+        if link is None:
+            return False
+        self._egress.govern(link, sandbox.row)
+        sandbox.link = link
+        return True
 
     async def finish_waking(self, sandbox: Sandbox, begun: OperationRow) -> None:
         """Finish a wake that was interrupted: its guest may have written to its disk already."""
@@ -143,7 +159,10 @@ class Adoption:
         try:
             wanted = woken_init(row, self._plans.image(row))
             await running.alive(self._agents.first(running.link, wanted), row.sandbox_id)
-            await running.link.reset_connections(read_flows(checkpoint))
+            if running.link.was_carried and row.link_id == running.link.link_id:
+                running.link.release()  # it has kept its connections while it slept
+            else:
+                await running.link.reset_connections(read_flows(checkpoint))
             # The interrupted wake may not have finished this check.
             await asyncio.to_thread(self._checksums.check, checkpoint, small=False)
             lease = self._leases.woken(sandbox.row, length_after_use(row.lifecycle))

@@ -120,13 +120,16 @@ class Reconcile:
             await self._operations.close(operation, self._state(operation.sandbox_id))
 
     async def _let_go(self, sandbox: Sandbox) -> None:
-        """Give up the link of a sleeping sandbox: its connections have ended with the earlier supervisor.
+        """Give up the link of a sleeping sandbox, unless the relay has kept its connections.
 
-        On another link its guest is told so when it wakes. One whose sleep was only a moment may still have
-        clients.
+        On another link its guest is told when it wakes that they have ended. One whose sleep was only a moment may
+        still have clients.
         """
         row = sandbox.row
-        if row.state == "suspended" and row.link_id is not None and not row.relayering:
+        if row.state != "suspended" or row.link_id is None or row.relayering:
+            return
+        is_lost = sandbox.sandbox_id in self._undecided
+        if is_lost or not await self._adoption.keep_link(sandbox, row.link_id):
             await self._repair.change(sandbox, link_id=None)
 
     async def _settle_freezes(self, sandboxes: Iterable[Sandbox]) -> None:
