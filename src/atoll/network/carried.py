@@ -86,6 +86,7 @@ class CarriedGuest(CarriedState):
         self._sockets = sockets
         self._names = names
         self._rules = Rules()
+        self._pushed: Rules | None = None  # what the relay decides by; None: not known
         self._is_held, self._is_cut = is_held, is_cut
         self._came: Callable[[str], None] | None = None
         self.told: Callable[[EgressDecision], None] = _nothing
@@ -119,8 +120,9 @@ class CarriedGuest(CarriedState):
     def set(self, rules: Rules) -> None:
         """Decide by these rules from now on. Open connections that they do not allow are reset."""
         self._rules = rules
-        with contextlib.suppress(ConnectionError, TimeoutError):
-            self._push(rules)
+        if rules != self._pushed:
+            with contextlib.suppress(ConnectionError, TimeoutError):
+                self._push(rules)
 
     def cut(self) -> None:
         """Allow nothing, whatever the rules say, and reset every connection."""
@@ -220,8 +222,10 @@ class CarriedGuest(CarriedState):
         self.relay.send(answer, fd)
 
     def _push(self, rules: Rules) -> None:
+        self._pushed = None
         message = {**self._message("rules"), "sandbox": rules.sandbox, "version": rules.version}
         self.relay.call(message, document=rules.document())
+        self._pushed = rules
 
     def _tell(self, op: str) -> None:
         # A relay that does not run has no connections, and the next one is told.
