@@ -103,6 +103,11 @@ type Reach struct {
 	Port int    `json:"port"`
 }
 
+// Parted tells that the channel to the process that judges requests is gone.
+type Parted struct {
+	Op string `json:"op"`
+}
+
 // Log tells of a fault of the relay itself.
 type Log struct {
 	Op   string `json:"op"`

@@ -121,6 +121,13 @@ func (g *Guest) mayLive(connection *Connection) bool {
 	return now.Action == policy.Inspect || len(kept.Own) > 0
 }
 
+// AwaitAccepted waits a moment until the connections are accepted that the guest has opened by now.
+func (g *Guest) AwaitAccepted() {
+	for end := time.Now().Add(acceptMost); socket.HasWaiting(g.Listener) && time.Now().Before(end); {
+		time.Sleep(acceptEach)
+	}
+}
+
 // Flows are the connections that are open now.
 func (g *Guest) Flows() []Flow {
 	g.mu.Lock()
@@ -226,7 +233,12 @@ func (g *Guest) IsFresh() bool {
 	return false
 }
 
-const momentMilliseconds = 50
+const (
+	momentMilliseconds = 50
+	// What a guest opens faster than it is accepted is not waited for.
+	acceptMost = 20 * time.Millisecond
+	acceptEach = time.Millisecond
+)
 
 // watch watches one connection. The guest's lock is held.
 func (g *Guest) watch(connection *Connection) {

@@ -21,6 +21,7 @@ import (
 type fakeEdges struct {
 	taken    chan net.Conn
 	attached chan *channel.Channel
+	lost     func()
 
 	mu     sync.Mutex
 	events []string
@@ -41,6 +42,8 @@ func (e *fakeEdges) noted() []string {
 func (e *fakeEdges) Attach(to *channel.Channel, _ string) { e.attached <- to }
 
 func (e *fakeEdges) Pair() string { return "" }
+
+func (e *fakeEdges) OnLost(tell func()) { e.lost = tell }
 
 func (e *fakeEdges) Side(sandbox string, _ *guest.Guest) Side {
 	e.note("side of " + sandbox)
@@ -105,6 +108,21 @@ func TestRequestsAreJudgedByTheEdgeOfTheSandbox(t *testing.T) {
 	if noted := edges.noted(); !slices.Equal(noted, want) {
 		t.Errorf("the edge notes %q", noted)
 	}
+}
+
+func TestTheOwnerIsToldWhenTheEdgeIsGone(t *testing.T) {
+	edges := &fakeEdges{}
+	w := newWorld(t, edges)
+	edges.lost() // nobody is there yet: the next owner sees it in the answer to hello
+	first := w.owner()
+	must(t, first.do(control.Message{Op: "forget_names"}, nil))
+	select {
+	case told := <-first.events:
+		t.Errorf("it is told %+v", told)
+	default:
+	}
+	edges.lost()
+	first.hears(func(told event) bool { return told.Op == "parted" })
 }
 
 func TestALinkOfAnotherSandboxHasASideOfItsOwn(t *testing.T) {

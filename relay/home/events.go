@@ -32,6 +32,7 @@ type events struct {
 	untold  []*reaching
 	last    int64   // id of a reach
 	asked   []int64 // by the owner: to be told all that was decided until then
+	parted  bool    // the channel to the edge is gone
 	logs    []string
 	dropped int // logs for which there was no room
 }
@@ -52,7 +53,7 @@ func (e *events) own(links []*Link) int64 {
 			e.fresh[link.news] = struct{}{}
 		}
 	}
-	e.asked = nil // of the one before
+	e.asked, e.parted = nil, false // of the one before; the answer to hello says whether there is an edge
 	e.untold = e.untold[:0]
 	for _, each := range e.reaches {
 		e.untold = append(e.untold, each)
@@ -83,6 +84,10 @@ func (e *events) take() []any {
 		messages = append(messages, each.message)
 	}
 	e.untold = nil
+	if e.parted {
+		messages = append(messages, control.Parted{Op: "parted"})
+		e.parted = false
+	}
 	for _, text := range e.logs {
 		messages = append(messages, control.Log{Op: "log", Text: text})
 	}
@@ -125,6 +130,14 @@ func (e *events) disown() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.owner++
+	e.changed.Broadcast()
+}
+
+// part has the owner told that nothing judges requests any more, or that nothing leads there.
+func (e *events) part() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.parted = true
 	e.changed.Broadcast()
 }
 

@@ -54,6 +54,9 @@ func New(parts Parts) *Home {
 		parts: parts, events: newEvents(), links: map[string]*Link{}, peers: map[*peer]struct{}{},
 	}
 	made.outside = newOutside(parts.Kernel, made.events.log)
+	if parts.Edges != nil {
+		parts.Edges.OnLost(made.events.part)
+	}
 	return made
 }
 

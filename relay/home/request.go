@@ -165,6 +165,7 @@ func (h *Home) ask(message *control.Message, files []*os.File) (any, error) {
 	}
 	switch message.What {
 	case control.Flows:
+		link.guest.AwaitAccepted()
 		return flows{control.FlowsOf(link.guest.Flows())}, nil
 	case control.Owes:
 		return map[string]bool{"owes": link.guest.OwesServers()}, nil

@@ -331,3 +331,20 @@ func TestAnEdgeIsAskedWhetherItLives(t *testing.T) {
 		t.Error("a connection that was reset waits")
 	}
 }
+
+func TestThatAnEdgeIsGoneIsToldUnlessAnotherOneHasFollowed(t *testing.T) {
+	n, lost := New(), make(chan struct{}, 2)
+	n.Lost = func() { lost <- struct{}{} }
+	first, _ := channels(t)
+	n.Attach(first, "first")
+	second, theirs := channels(t)
+	n.Attach(second, "second")
+	if pair := n.Pair(); pair != "second" {
+		t.Errorf("the pair is %q", pair)
+	}
+	must(t, theirs.Close())
+	<-lost
+	if pair := n.Pair(); pair != "" || len(lost) > 0 {
+		t.Errorf("the pair is %q, told again %d times", pair, len(lost))
+	}
+}

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -102,7 +103,7 @@ class Inspection:
     def __init__(self, program: EdgeProgram, relay: Relay) -> None:
         self._program = program
         self._relay = relay
-        relay.on_ready = self._join
+        relay.on_apart = self._join
         self._inspected: dict[str, Inspected] = {}
         self._spending: dict[str, Spending] = {}
         self._channel: Channel | None = None
@@ -199,7 +200,8 @@ class Inspection:
         if self._channel is None or not self._ready.is_set():
             return
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._relay.send({"op": "edge"}, ours.detach())
+        self._relay.pair = secrets.token_hex(8)
+        self._relay.send({"op": "edge", "pair": self._relay.pair}, ours.detach())
         fd = theirs.detach()
         with contextlib.suppress(OSError):  # it has ended, and the next one is joined
             self._require().send({"op": "relay"}, fd)

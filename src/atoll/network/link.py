@@ -136,7 +136,6 @@ class Link(Cable):
             OSError: The kernel refused it, or the link's namespaces are gone. The relay passes nothing.
         """
         self._is_cut = True
-        self._parted += self.guest.flows()
         self.guest.cut()  # first, so that the guest still gets the resets
         self._forget_inspected()  # the edge may hold what it has not sent on yet
         namespaces.cut(self._pins)

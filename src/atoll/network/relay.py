@@ -92,7 +92,7 @@ class Relay:
     Attributes:
         pid: The process; None while it does not run.
         pair: What its channel to the edge is called; empty if it has none.
-        on_ready: Called whenever it is ready.
+        on_apart: Called whenever it is ready without a channel to the edge, and again each second.
     """
 
     def __init__(self, program: RelayProgram, settings: Callable[[], Message]) -> None:
@@ -111,7 +111,7 @@ class Relay:
         self._stays = False
         self.pid: int | None = None
         self.pair = ""
-        self.on_ready: Callable[[], None] = lambda: None
+        self.on_apart: Callable[[], None] = lambda: None
 
     async def start(self) -> None:
         """Start it, and return when it is ready. Idempotent.
@@ -314,7 +314,7 @@ class Relay:
         for message in self._early:
             self._pass_on(message["link"], message)
         self._early.clear()
-        self.on_ready()
+        self.on_apart()
 
     async def _serve(self, program: Program | LeftProgram) -> None:
         dying = asyncio.ensure_future(program.wait())
@@ -324,6 +324,8 @@ class Relay:
                 await asyncio.wait({dying, stuck}, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
                 if not stuck.done():
                     self.settle()
+                    if not self.pair:
+                        self.on_apart()
             _log.warning("the relay ended; the connections of all guests are reset")
         finally:
             for task in (dying, stuck):
@@ -354,7 +356,9 @@ class Relay:
 
     def _handle(self, message: Message) -> None:
         op = message["op"]
-        if op == "log":
+        if op == "parted":
+            self.pair = ""
+        elif op == "log":
             _log.warning("the relay: %s", str(message["text"])[:1000])
         else:
             link_id = message["link"]
