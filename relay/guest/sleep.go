@@ -168,6 +168,9 @@ func (g *Guest) Kept(known []Flow) (int, bool) {
 
 // OwesServers tells whether something that the guest has sent, or a connection that it wants, has not got out yet.
 func (g *Guest) OwesServers() bool {
+	if socket.HasWaiting(g.Listener) {
+		return true
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for connection := range g.connections {

@@ -10,6 +10,8 @@ import (
 	"atoll/relay/socket"
 )
 
+const usualPauseMS = 120_000
+
 // End is one end of a connection: of TCP, or the way to the edge.
 type End interface {
 	net.Conn
@@ -92,9 +94,11 @@ func (e *end) keepalive(wanted bool, idle, interval int) {
 	})
 }
 
-// flush makes a close send what is left instead of a reset.
+// flush makes a close send what is left instead of a reset. The kernel gives up a closed connection once the pauses between
+// its attempts are as long as they may be: so they are as long as usual.
 func (e *end) flush() {
 	e.ask(func(fd int) {
+		_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_RTO_MAX_MS, usualPauseMS)
 		_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{})
 	})
 }

@@ -15,6 +15,12 @@ import (
 // Often enough that a host between the two does not forget the connection.
 const probeSeconds = 60
 
+// How often a guest is looked at that has not got all yet.
+const (
+	deliveredFirst = time.Millisecond
+	deliveredLast  = time.Second
+)
+
 // Outcome is how a splice has ended.
 type Outcome int
 
@@ -34,6 +40,8 @@ type Splice struct {
 	guest, remote *end
 	out, in       *pump // from the guest, and to it
 
+	reset chan struct{} // closed by Reset
+
 	mu      sync.Mutex
 	closed  bool
 	outcome Outcome
@@ -51,7 +59,9 @@ func New(guest, remote End, room *Room, gate *Gate) (*Splice, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := &Splice{guest: from, remote: to, out: newPump(from, to, room), in: newPump(to, from, room)}
+	made := &Splice{
+		guest: from, remote: to, out: newPump(from, to, room), in: newPump(to, from, room), reset: make(chan struct{}),
+	}
 	if gate != nil {
 		gate.pump = made.out
 		made.out.before = func() (bool, error) { return made.passes(gate) }
@@ -65,6 +75,7 @@ func (s *Splice) Run() Outcome {
 	other.Go(func() { s.finish(s.in.run()) })
 	s.finish(s.out.run())
 	other.Wait()
+	s.deliver()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -78,11 +89,31 @@ func (s *Splice) Run() Outcome {
 	default:
 		s.closed = true
 		s.guest.flush()
-		s.remote.flush()
 		s.guest.Close()
-		s.remote.Close()
 	}
 	return s.outcome
+}
+
+// deliver waits until the guest has all that came through, and knows that no more comes. The kernel alone would not keep that
+// for a guest that reads slowly, or sleeps. The side outside is closed at once, and has as long as with any other host.
+func (s *Splice) deliver() {
+	if s.isClosed() {
+		return
+	}
+	s.remote.flush()
+	s.remote.Close()
+	for pause := deliveredFirst; s.owesKernel(); pause = min(2*pause, deliveredLast) {
+		select {
+		case <-s.reset:
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// owesKernel tells whether only the kernel has what is left for the guest.
+func (s *Splice) owesKernel() bool {
+	return s.in.isOver() && !s.guest.hasFailed() && s.guest.unacknowledged() > 0
 }
 
 // Sent are the first bytes that went on before the outcome was known to be Inspected.
@@ -124,6 +155,7 @@ func (s *Splice) Reset() {
 	wasClosed := s.closed
 	if !wasClosed {
 		s.closed, s.outcome = true, Reset
+		close(s.reset)
 	}
 	s.mu.Unlock()
 	if !wasClosed {
@@ -169,7 +201,7 @@ func (s *Splice) IsOver() bool {
 	if s.isClosed() {
 		return true
 	}
-	if s.in.isMoving() || s.remote.unread() > 0 {
+	if s.in.isMoving() || s.remote.unread() > 0 || s.owesKernel() {
 		return false
 	}
 	return s.GuestIsGone() || s.remote.hasFailed()

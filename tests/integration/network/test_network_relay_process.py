@@ -21,6 +21,7 @@ from tests.integration.network.testbed import (
     serving,
 )
 
+from atoll.host import stands_still
 from atoll.network import Links, cut_at
 from atoll.network.relay_calls import RelayError
 from atoll.types import Policy, Rule
@@ -112,6 +113,7 @@ async def test_a_relay_that_hangs_is_replaced(
         pid = links.relay.pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
+        await eventually(lambda: stands_still(pid))
         guest.link.set_policy(Policy(rules=(Rule(hosts=(EVIL,)),)))
         await replaced(links, pid)
         assert await guest.is_reset(address, port)
