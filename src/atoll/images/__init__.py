@@ -5,6 +5,7 @@ They are built, unpacked from the package atoll-base, or pulled on first use.
 
 from atoll.images.catalog import Image
 from atoll.images.images import Images
+from atoll.images.near import with_near_templates
 from atoll.images.owners import Owner
 from atoll.images.pull import Stacking
 from atoll.images.puller import PullSettings
@@ -21,4 +22,5 @@ __all__ = [
     "Stacking",
     "image_name",
     "ready_base",
+    "with_near_templates",
 ]

@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
 from atoll.errors import AtollError
 from atoll.images.recipe import BASE
-from atoll.images.reference import is_digest
+from atoll.images.reference import is_digest, repository
 
 _LATEST = ":latest"
+# What most people pull: a name that is near to one of these is misspelt more often than meant.
+_COMMON = (
+    *(
+        "alpine",
+        "archlinux",
+        "bash",
+        "buildpack-deps",
+        "busybox",
+        "centos",
+        "debian",
+        "eclipse-temurin",
+        "fedora",
+    ),
+    *(
+        "gcc",
+        "golang",
+        "httpd",
+        "mongo",
+        "mysql",
+        "nginx",
+        "node",
+        "openjdk",
+        "perl",
+        "php",
+        "postgres",
+        "python",
+    ),
+    *("redis", "ruby", "rust", "rockylinux", "swift", "ubuntu"),
+)
 _MOST = 3
 _CLOSE = 0.7
 _REGISTRIES = (
@@ -26,11 +55,26 @@ def has_registry(name: str) -> bool:
 def names_near(name: str, known: Iterable[str]) -> list[str]:
     """Return which names, of those known and ``base``, may be meant by one that does not exist.
 
-    The closest comes first: ``base`` for ``bse``, and ``python:3.12`` for ``python:3.21``.
+    The closest comes first: ``base`` for ``bse``, and ``python:3.12`` for ``python:3.21``. A misspelt repository
+    that many people pull is corrected too: ``python:3.12`` for ``pyhton:3.12``.
     """
     shown = [_short(each) for each in [BASE, *known] if not is_digest(each)]
     wanted = _short(name)
+    stem = repository(name)
+    if stem not in (BASE, *_COMMON):
+        shown += [wanted.replace(stem, each, 1) for each in get_close_matches(stem, _COMMON, 1, _CLOSE)]
     return [near for near in get_close_matches(wanted, dict.fromkeys(shown), _MOST, _CLOSE) if near != wanted]
+
+
+def misspelt(name: str, known: Iterable[str]) -> list[str]:
+    """Return what may be meant by a name that looks misspelt, before any registry is asked.
+
+    A common name is none, nor is another tag of an image that is here.
+    """
+    known, stem = [*known], repository(name)
+    if has_registry(name) or stem in (BASE, *_COMMON) or stem in map(repository, known):
+        return []
+    return names_near(name, known)
 
 
 def with_near_names(error: AtollError, name: str, known: Iterable[str]) -> AtollError:
@@ -44,13 +88,34 @@ def with_near_names(error: AtollError, name: str, known: Iterable[str]) -> Atoll
     known = [*known]
     if has_registry(name) or name in known:
         return error
-    near = " or ".join(f"`{each}`" for each in names_near(name, known))
-    first = f"did you mean {near}?" if near else error.remedy
+    near = did_you_mean(names_near(name, known))
+    first = near or error.remedy
     return type(error)(
         f"there is no image {name} here, and {error.message.removeprefix('the image ')}",
         hint=f"{first} {_REGISTRIES}" if near else f"{first}; {_REGISTRIES}" if first else _REGISTRIES,
         retryable=error.retryable,
     )
+
+
+def with_near_templates(error: AtollError, name: str, templates: Collection[str]) -> AtollError:
+    """Return an error about an image that no registry gave, with the templates that may be meant.
+
+    Args:
+        error: What was said of the image.
+        name: The image that was asked for.
+        templates: The names of the templates that the caller may use.
+    """
+    near = [] if has_registry(name) else get_close_matches(repository(name), templates, _MOST, _CLOSE)
+    if not near:
+        return error
+    meant = " or ".join(f"`{each}`" for each in near)
+    hint = f"did you mean the template {meant}? {error.remedy or ''}".rstrip()
+    return type(error)(error.message, hint=hint, retryable=error.retryable)
+
+
+def did_you_mean(names: Collection[str]) -> str:
+    """Return a question for the names that may be meant; empty for none."""
+    return f"did you mean {' or '.join(f'`{each}`' for each in names)}?" if names else ""
 
 
 def _short(name: str) -> str:

@@ -19,7 +19,7 @@ from atoll.errors import ImageNotFoundError, ImagePullError, QuotaError, Unsuppo
 from atoll.host import remove_tree, sync_tree, to_the_end, tree_bytes
 from atoll.images.catalog import BUILDING, ROOTFS, Catalog, Image, Named, top_first
 from atoll.images.holding import held
-from atoll.images.near import with_near_names
+from atoll.images.near import did_you_mean, misspelt, with_near_names
 from atoll.images.owners import Owner, stacked_owners, write_owners
 from atoll.images.puller import Blob, Puller, PullSettings, Resolved, RunConfig, TooBigError, Unpacked
 from atoll.images.realm import Realm, realm_of, realms_of
@@ -98,7 +98,10 @@ class Pulls:
             try:
                 if not newest and (image := self._catalog.get(key)):
                     return image
-                progress(Progress(step=f"resolving {name}", whole=0.0))
+                near = did_you_mean(
+                    misspelt(name, _known(self._catalog, access))
+                )  # the registry may be slow to say that
+                progress(Progress(step=f"resolving {name}{near and f': {near}'}", whole=0.0))
                 resolved = await self._resolved(name, access)
                 self._check(name, resolved)
                 return await self._have(asked, resolved, progress)
@@ -110,9 +113,7 @@ class Pulls:
         try:
             return await self._puller.resolve(name, access)
         except (ImageNotFoundError, ImagePullError) as error:
-            names, realms = self._catalog.names(), realms_of(access)
-            known = [key.removeprefix(realm.key("")) for key in names for realm in realms if realm.has(key)]
-            raise with_near_names(error, name, known) from None
+            raise with_near_names(error, name, _known(self._catalog, access)) from None
 
     async def _have(self, asked: _Asked, resolved: Resolved, progress: Report) -> Image:
         fetched: list[Blob] = []
@@ -365,6 +366,12 @@ class _Left:
     def take(self, count_bytes: int, entries: int) -> None:
         # Zero left must not be read as no bound.
         self.bytes, self.entries = max(1, self.bytes - count_bytes), max(0, self.entries - entries)
+
+
+def _known(catalog: Catalog, access: ImageAccess) -> list[str]:
+    """Return the names that are here, as the caller may write them."""
+    names, realms = catalog.names(), realms_of(access)
+    return [key.removeprefix(realm.key("")) for key in names for realm in realms if realm.has(key)]
 
 
 def _shared(directory: Path) -> int:

@@ -68,7 +68,7 @@ from atoll.supervisor.storage.layer_gc import LayerGC
 from atoll.supervisor.storage.programs import Programs
 from atoll.supervisor.storage.state_digests import StateDigests
 from atoll.supervisor.storage.stored_trees import StoredTrees
-from atoll.supervisor.storage.template_registry import TemplateRegistry
+from atoll.supervisor.storage.template_registry import TemplateRegistry, names_for
 from atoll.supervisor.storage.trash import Trash
 from atoll.supervisor.storage.verify import Verification
 from atoll.supervisor.storage.volumes import Volumes
@@ -160,9 +160,15 @@ class Storage:
         self.layer_gc = LayerGC(registry, layers, self.trash)
         self.compaction = Compaction(registry, paths, layers, self.layer_gc, tasks)
         self.volumes = Volumes(state.database, state.row_copies, registry, paths, self.trash)
-        self.images = SupervisorImages(rooms.images, registry, state.clock.boot_s, authority=rooms.authority)
-        self.steps = BuildCache(state.database, state.clock.unix_s)
         self.templates = TemplateRegistry(state.database, home.templates, state.clock.unix_s)
+        self.images = SupervisorImages(
+            rooms.images,
+            registry,
+            state.clock.boot_s,
+            authority=rooms.authority,
+            templates=lambda team: names_for(self.templates.all(), team),
+        )
+        self.steps = BuildCache(state.database, state.clock.unix_s)
         self.checksums = CheckpointChecksums()
         self.trees = StoredTrees(registry=registry, paths=paths, layers=layers, images=self.images)
         self.background_checksums = BackgroundChecksums(self.trees, tasks, settings.checksum_mib_s * MIB)

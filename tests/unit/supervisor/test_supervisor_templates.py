@@ -358,3 +358,13 @@ async def test_a_snapshot_that_was_to_be_a_template_goes_with_the_supervisor_tha
         await asyncio.gather(asked, return_exceptions=True)
     await harness.start()
     assert harness.system.registry.snapshots() == []
+
+
+@with_harness
+async def test_a_misspelt_template_is_told_with_those_that_may_be_meant(harness: Harness) -> None:
+    await built(harness, "interpreter")
+    missing = await harness.ask("POST", "/v1/sandboxes", {"template": "interperter"})
+    assert missing.json["hint"] == "did you mean `interpreter`? `atoll template ls` lists them"
+    missing = await harness.ask("POST", "/v1/sandboxes", {"image": "interpreter"})
+    assert missing.json["code"] == "image_not_found"
+    assert missing.json["hint"] == "did you mean the template `interpreter`? use base"

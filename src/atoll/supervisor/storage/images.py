@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from atoll.errors import ImageNotFoundError, InUseError
+from atoll.errors import ImageNotFoundError, ImagePullError, InUseError
 from atoll.host import to_the_end
+from atoll.images import with_near_templates
 from atoll.supervisor.state.references import digests_in_use
 from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.storage.trust import host_extra
@@ -70,6 +71,7 @@ class SupervisorImages:
         boot_s: Returns the time since the host booted.
         environ: The environment, where SSL_CERT_FILE may name the host's bundle.
         authority: Returns the certificate that every sandbox trusts, as PEM; empty for none.
+        templates: Returns the names of the templates that a team may use.
     """
 
     def __init__(
@@ -80,7 +82,9 @@ class SupervisorImages:
         environ: Mapping[str, str] | None = None,
         *,
         authority: Callable[[], str] = str,
+        templates: Callable[[str | None], Collection[str]] = lambda _: (),
     ) -> None:
+        self._templates = templates
         self._authority = authority
         self._images = images
         self._registry = registry
@@ -138,9 +142,13 @@ class SupervisorImages:
             ImageBuildError: Building it failed.
             ImagePullError: Pulling it failed.
         """
-        image = await self._images.ensure(
-            name, progress, newest=newest, access=access or ImageAccess(), most_bytes=most_bytes
-        )
+        access = access or ImageAccess()
+        try:
+            image = await self._images.ensure(
+                name, progress, newest=newest, access=access, most_bytes=most_bytes
+            )
+        except (ImageNotFoundError, ImagePullError) as error:
+            raise with_near_templates(error, name, self._templates(access.team)) from None
         return await self._taken(image)
 
     def info(self, name: str) -> ImageInfo:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from pathlib import Path
 
 import msgspec
@@ -67,7 +68,11 @@ class TemplateRegistry:
             is_own = team is None or found.team == team
             if is_own or (found.public and not own):
                 return found
-        raise TemplateNotFoundError(f"template {ref!r} not found", hint="`atoll template ls` lists them")
+        near = get_close_matches(ref, names_for(self.all(), team))
+        hint = f"did you mean {' or '.join(f'`{name}`' for name in near)}? " if near else ""
+        raise TemplateNotFoundError(
+            f"template {ref!r} not found", hint=f"{hint}`atoll template ls` lists them"
+        )
 
     def named(self, name: str, team: str | None) -> TemplateRow | None:
         """The team's own template with this name."""
@@ -209,6 +214,11 @@ class TemplateRegistry:
         if found is None and team is not None:
             found = self.named(name, None)
         return found
+
+
+def names_for(rows: Iterable[TemplateRow], team: str | None) -> list[str]:
+    """The names that a team may give: of its own templates, and of public ones without a team."""
+    return [row.name for row in rows if row.name and (row.team == team or (row.public and row.team is None))]
 
 
 def split_tag(ref: str) -> tuple[str, str]:
