@@ -424,6 +424,7 @@ class FakeAgents:
 
     async def flush(self, link: FakeLink) -> None:
         self.flushed += 1
+        link.received += 1000
 
     async def before_suspend(self, link: FakeLink, *, hooks: bool = False) -> tuple[LastWords, int]:
         self.farewells += 1

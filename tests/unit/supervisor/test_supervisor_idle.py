@@ -279,6 +279,31 @@ async def test_questions_are_no_use_and_requests_are(harness: Harness) -> None:
 
 
 @with_harness
+async def test_who_compares_files_neither_wakes_a_sandbox_nor_keeps_it_awake(harness: Harness) -> None:
+    made = await harness.create(lifecycle={"idle_suspend_s": 1000})
+    other = await harness.create(lifecycle={"idle_suspend_s": 1000})
+    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    (harness.home.images / sandbox.row.image_digest / "rootfs").mkdir(parents=True)
+    idleness = sandbox.idleness
+
+    async def read_again() -> None:
+        harness.boot_s += 10
+        now_s = harness.boot_s
+        await harness.until(lambda: idleness._before is not None and idleness._before[0] >= now_s)
+
+    await read_again()
+    before = idleness.suspends_s()
+    compared = {"base": other["sandbox_id"]}
+    assert (await harness.ask("POST", _one(made, "/diff"), compared)).status == 200
+    assert harness.agents.flushed == 2, "what the guests had in memory is part of it"
+    await read_again()
+    assert idleness.suspends_s() == before
+    suspended = await _idle(harness, made, "suspended")
+    assert (await harness.ask("POST", _one(made, "/diff"), compared)).status == 200
+    assert (await harness.ask("GET", _one(made))).json["state"] == suspended["state"]
+
+
+@with_harness
 async def test_a_request_without_an_answer_is_activity_for_ten_minutes(harness: Harness) -> None:
     made = await harness.create(lifecycle={"idle_suspend_s": 1})
     sandbox = harness.system.registry.sandbox(made["sandbox_id"])

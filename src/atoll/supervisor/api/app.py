@@ -17,8 +17,8 @@ from atoll.supervisor.api.openapi import documentation_routes
 from atoll.supervisor.api.reply import error_answer
 from atoll.supervisor.idle import Keeper
 
-# what a policy would say is asked by POST
-_SANDBOX = re.compile("/v1/sandboxes/([^/]+)(?!/egress/test$)(?:/|$)")
+# what a policy would say, and what differs, are asked by POST
+_SANDBOX = re.compile("/v1/sandboxes/([^/]+)(?!/egress/test$|/diff$)(?:/|$)")
 
 
 def make_app(routes: Iterable[Route], keeper: Keeper, used: Callable[[str], None]) -> ASGIApp:

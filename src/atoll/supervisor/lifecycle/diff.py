@@ -98,7 +98,13 @@ class Diffs:
     async def _flush(self, one: Sandbox | SnapshotRow) -> None:
         """Have a guest that runs write out what it has in memory. A paused one keeps what it has."""
         if isinstance(one, Sandbox) and one.row.state == "running" and one.running is not None:
-            await one.running.alive(self._agents.flush(one.running.link), one.sandbox_id)
+            running = one.running
+            before = running.link.payload_bytes()
+            try:
+                await running.alive(self._agents.flush(running.link), one.sandbox_id)
+            finally:
+                # the supervisor asks, not a client: who only looks keeps no sandbox awake
+                running.own_bytes += running.link.payload_bytes() - before
 
     def _stack(self, row: _Row) -> list[Path]:
         stack = [self._layers.path(layer_id) for layer_id in row.stack]
