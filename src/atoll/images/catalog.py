@@ -125,10 +125,10 @@ class Catalog:
             return True
         return not any(other != name and named.digest == names[name].digest for other, named in names.items())
 
-    def remove(self, name: str) -> None:
-        """Forget a name. If it was the image's last name, or its digest, erase the image too.
+    def remove(self, name: str) -> Sequence[Path]:
+        """Forget a name. If it was the image's last name, or its digest, forget the image too.
 
-        Layers that no other image has are erased with it. The caller holds the lock on layers and has checked
+        Returns the directories to erase: what only that image has. The caller holds the lock on layers and has checked
         that nothing needs the image. Where homes share their images, another home may need it: then only
         names are forgotten.
 
@@ -143,16 +143,20 @@ class Catalog:
             for other, named in list(names.items()):
                 if other == name or is_only and named.digest == image.info.digest:
                     del names[other]
-        if is_only and not self.directory.is_symlink():
-            self.erase(image.info.digest)
-            for layer in set(image.info.layers) - self._layers_needed():
-                self._erase_layer(self.layers / layer)
+        if not is_only or self.directory.is_symlink():
+            return []
+        directory = self._forget(image.info.digest)
+        layers = sorted(set(image.info.layers) - self._layers_needed())
+        return [directory, *(self._aside(layer) for layer in layers)]
 
     def erase(self, digest: str) -> None:
-        """Erase an image's record and everything that only it uses."""
+        """Erase an image's record, and its files if they are in no layers."""
+        remove_tree(self._forget(digest))
+
+    def _forget(self, digest: str) -> Path:
         # The record goes first: without it, the rest of the directory is not an image.
         (self.directory / digest / _RECORD).unlink(missing_ok=True)
-        remove_tree(self.directory / digest)
+        return self.directory / digest
 
     def unneeded(self, in_use: Collection[str], *, now_s: float | None = None) -> Sequence[Path]:
         """Return what nothing needs: images without a name, layers of no image, and stale files.
@@ -185,13 +189,13 @@ class Catalog:
         except (FileNotFoundError, ValueError):
             return []
 
-    def _erase_layer(self, path: Path) -> None:
+    def _aside(self, layer: str) -> Path:
         # Renamed first, so that a crash leaves no layer with a part missing.
-        aside = self.layers / f"{BUILDING}{path.name}"
+        aside = self.layers / f"{BUILDING}{layer}"
         with contextlib.suppress(FileNotFoundError):
-            os.rename(path, aside)
-        TreeChecksums(self.layers).drop([path.name])
-        remove_tree(aside)
+            os.rename(self.layers / layer, aside)
+        TreeChecksums(self.layers).drop([layer])
+        return aside
 
     @contextlib.contextmanager
     def _changed_names(self) -> Iterator[dict[str, Named]]:

@@ -179,7 +179,8 @@ class Images:
         if fd is None:
             return False
         try:
-            self._catalog.remove(digest)
+            for path in self._catalog.remove(digest):
+                remove_tree(path)
         finally:
             os.close(fd)
         return True
@@ -195,12 +196,18 @@ class Images:
         """Whether removing that name or digest erases the image."""
         return self._catalog.is_only_name(image_name(name))
 
-    async def remove(self, name: str, check: Callable[[], None] | None = None) -> None:
+    async def remove(
+        self,
+        name: str,
+        check: Callable[[], None] | None = None,
+        take: Callable[[Path], object] | None = None,
+    ) -> None:
         """Forget that name, and erase the image if it was its last name.
 
         Args:
             check: Raises if something needs the image. It is called after any wait for a pull, when things
                 may have changed.
+            take: Moves a directory out of its place, to be erased later. None erases it before this returns.
 
         Raises:
             ImageNotFoundError: No image has that name.
@@ -208,7 +215,11 @@ class Images:
         async with held(self._pulls.layers_lock, _nothing, ""):
             if check is not None:
                 check()
-            await asyncio.to_thread(self._catalog.remove, image_name(name))
+            for path in await asyncio.to_thread(self._catalog.remove, image_name(name)):
+                if take is not None:
+                    take(path)
+                else:
+                    await asyncio.to_thread(remove_tree, path)
 
     def unneeded(self, in_use: Collection[str]) -> Collection[Path]:
         """Return what nothing needs. While a pull may use it, or where homes share images, return nothing.

@@ -167,6 +167,7 @@ class Storage:
             state.clock.boot_s,
             authority=rooms.authority,
             templates=lambda team: names_for(self.templates.all(), team),
+            take=self.trash.take,
         )
         self.steps = BuildCache(state.database, state.clock.unix_s)
         self.checksums = CheckpointChecksums()

@@ -339,6 +339,20 @@ async def test_a_removed_image_takes_only_its_own_layers_with_it(tmp_path: Path)
     assert left_over(tmp_path) == []
 
 
+async def test_what_a_removed_image_had_can_be_taken_away_to_be_erased_later(tmp_path: Path) -> None:
+    shared = [File("shared")]
+    with serving() as registry:
+        one = await pulled(tmp_path, registry.put("one", "1", ImageSource([shared, [File("a")]])))
+        two = await pulled(tmp_path, registry.put("two", "1", ImageSource([shared, [File("b")]])))
+    images, trash = images_in(tmp_path), tmp_path / "trash"
+    trash.mkdir()
+    await images.remove(one.info.name, take=lambda path: path.rename(trash / path.name))
+    assert sorted(left_over(tmp_path)) == sorted(two.info.layers)
+    (layer,) = trash.rglob("a")
+    assert layer.parent.parent == trash, "its files are there still, and no others"
+    assert images.get(two.info.name) == two and not images.unneeded(set())
+
+
 async def test_an_image_that_homes_share_is_forgotten_by_name_only(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     for home in ("one", "two"):

@@ -375,10 +375,11 @@ class FakeImages:
     def is_only_name(self, name: str) -> bool:
         return True
 
-    async def remove(self, name: str, check: Callable[[], None]) -> None:
+    async def remove(self, name: str, check: Callable[[], None], take: Callable[[Path], object]) -> None:
         await self.unlocked.wait()
         check()
         self.have = False
+        take(self._directory / DIGEST)
 
 
 class FakeAgents:

@@ -9,6 +9,7 @@ from unittest.mock import patch
 from atoll.errors import EngineError, SandboxNotFoundError
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.state.references import digests_in_use
+from atoll.supervisor.storage import trash
 from tests.unit.supervisor.fakes import DIGEST
 from tests.unit.supervisor.harness import Harness, with_harness, with_harness_of
 
@@ -379,5 +380,10 @@ async def test_an_image_in_use_is_not_removed(harness: Harness) -> None:
     made = await harness.create()
     assert (await harness.ask("DELETE", "/v1/images/base")).json["code"] == "in_use"
     await harness.ask("DELETE", f"/v1/sandboxes/{made['sandbox_id']}")
-    assert (await harness.ask("DELETE", "/v1/images/base")).status == 204
+    (harness.home.images / DIGEST / "rootfs").mkdir(parents=True)
+    with patch.object(trash, "remove_tree") as erasing:
+        assert (await harness.ask("DELETE", "/v1/images/base")).status == 204
+        assert not (harness.home.images / DIGEST).exists()
+        await harness.system.trash.settle()
+        assert erasing.call_count == 1, "its files are erased by the trash"
     assert DIGEST not in digests_in_use(harness.system.registry)

@@ -72,6 +72,7 @@ class SupervisorImages:
         environ: The environment, where SSL_CERT_FILE may name the host's bundle.
         authority: Returns the certificate that every sandbox trusts, as PEM; empty for none.
         templates: Returns the names of the templates that a team may use.
+        take: Moves what is given up out of its place, to be erased soon; None erases it at once.
     """
 
     def __init__(
@@ -83,7 +84,9 @@ class SupervisorImages:
         *,
         authority: Callable[[], str] = str,
         templates: Callable[[str | None], Collection[str]] = lambda _: (),
+        take: Callable[[Path], object] | None = None,
     ) -> None:
+        self._take = take
         self._templates = templates
         self._authority = authority
         self._images = images
@@ -160,7 +163,7 @@ class SupervisorImages:
         return self._get(name).info
 
     async def remove(self, name: str) -> None:
-        """Remove a name, and erase the image if that was its last one.
+        """Remove a name, and give up the image if that was its last one. Its files are erased later.
 
         Raises:
             ImageNotFoundError: There is no such image.
@@ -176,7 +179,7 @@ class SupervisorImages:
                 )
 
         check()
-        await self._images.remove(name, check)
+        await self._images.remove(name, check, self._take)
         self._facts.pop(image.info.digest, None)
         self._asked.pop(image.info.digest, None)
 
