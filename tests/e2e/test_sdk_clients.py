@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from tests.integration.network.web import certified
 from tests.snippets import snippets
+from tests.waiting import until
 
 from atoll import Sandbox, Secrets
 from atoll.policy import policy_from_toml
@@ -387,3 +388,16 @@ def test_what_the_registries_were_asked_were_reads(clients: Sandbox) -> None:
     ]
     assert {one.action for one in asked} == {"allow"}
     assert {one.method for one in asked} <= {"GET", "HEAD"}
+
+
+def test_an_install_of_npm_goes_on_without_the_audit_that_packages_refuses(clients: Sandbox) -> None:
+    with clients.fork()[0] as sandbox:
+        sandbox.set_network("packages")
+        line = "cd $(mktemp -d) && npm install is-number && npm install is-odd && ls node_modules/is-odd"
+        sandbox.run(line).check()
+
+        def refused() -> set[tuple[str | None, str | None]]:
+            return {(one.method, one.path) for one in sandbox.egress.decisions() if one.action == "deny"}
+
+        until(refused)
+        assert refused() == {("POST", "/-/npm/v1/security/advisories/bulk")}
