@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import TextIO, cast
 
 import pytest
@@ -18,6 +19,18 @@ from tests.e2e.server import Server, serving
 
 # Whoever runs the tests in the background has children that ignore Ctrl-C, which some tests press.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+_PID = os.getpid()
+
+
+def _ended(number: int, frame: FrameType | None) -> None:
+    """End the run as Ctrl-C does, so that the homes that it has made end too. What tests have forked ends at once."""
+    signal.signal(number, signal.SIG_DFL)
+    if os.getpid() != _PID:
+        os.kill(os.getpid(), number)
+    signal.default_int_handler(number, frame)
+
+
+signal.signal(signal.SIGTERM, _ended)
 
 
 STDERR = pytest.StashKey[int]()
