@@ -36,6 +36,13 @@ func TestNothingIsLeftToTry(t *testing.T) {
 	if strings.Contains(string(after), "true") || !strings.HasSuffix(string(after), "alive\n") {
 		t.Errorf("without rights: %s", after)
 	}
+	after, err = exec.Command(path, "accept").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, after)
+	}
+	if strings.Count(string(after), "true") != 1 || !strings.Contains(string(after), "network: accept true\n") {
+		t.Errorf("with what accepts: %s", after)
+	}
 	after, err = exec.Command(path, "network").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, after)

@@ -54,6 +54,8 @@ func isRuntimes(fd int) bool {
 type Allow struct {
 	// Network lets it connect by TCP and UDP and accept on listeners that it gets. It may not bind or listen itself.
 	Network bool
+	// Accept lets it accept on listeners that it gets.
+	Accept bool
 }
 
 // Confine gives up users, capabilities, files and system calls. It returns what it could turn on: a kernel may lack

@@ -97,6 +97,9 @@ func program(allow Allow) []unix.SockFilter {
 	if allow.Network {
 		filter = append(filter, network()...)
 	}
+	if allow.Accept {
+		filter = append(filter, each([]uintptr{unix.SYS_ACCEPT4})...)
+	}
 	filter = append(filter, each(allowed)...)
 	return append(filter, result(refused))
 }

@@ -19,11 +19,16 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
+	client, err := net.Dial("tcp", server.Addr().String()) // somebody waits to be accepted
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
 	if len(os.Args) > 1 {
 		if err := confine.AtStart(); err != nil {
 			panic(err)
 		}
-		allow := confine.Allow{Network: os.Args[1] == "network"}
+		allow := confine.Allow{Network: os.Args[1] == "network", Accept: os.Args[1] == "accept"}
 		if _, err := confine.Confine(-1, allow); err != nil {
 			panic(err)
 		}
@@ -74,9 +79,9 @@ func tryNetwork(server net.Listener) {
 	client, err := net.Dial("tcp", server.Addr().String())
 	tell("connect", err)
 	if err == nil {
-		_, err = server.Accept()
 		client.Close()
 	}
+	_, err = server.Accept()
 	tell("accept", err)
 	_, err = net.Dial("udp", "127.0.0.1:9")
 	tell("datagram", err)
