@@ -122,7 +122,7 @@ async def ruled(load: Path, directory: Path, rules: int) -> AsyncIterator[tuple[
         config = {"ca_certificate": home.certificate, "ca_key": home.key, "roots": roots}
         edges: asyncio.Queue[int] = asyncio.Queue()
         started = lambda pid, _: edges.put_nowait(pid)  # noqa: E731
-        program = EdgeProgram(lambda: (str(edge_path()),), lambda: config, started)
+        program = EdgeProgram(lambda: (str(edge_path()),), lambda: config, directory / "edge.sock", started)
         async with (
             knowing({NAME: PUBLIC}) as (_, nameserver),
             testbed.guest(lambda: [nameserver]) as guest,

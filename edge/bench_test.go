@@ -53,9 +53,10 @@ func served(b *testing.B, h2 bool) *child {
 	}
 	go server.ServeTLS(listener, "", "")
 	b.Cleanup(func() { server.Close() })
+	c.carry()
 	c.servers["one"] = listener.Addr().String()
 	go func() {
-		for range c.answer() {
+		for range c.hear() {
 		}
 	}()
 	c.policy(map[string]any{"action": "allow", "methods": []string{"GET"}, "paths": []string{"/**"}})

@@ -13,6 +13,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"maps"
 	"math/big"
 	"net"
 	"net/http"
@@ -55,15 +56,17 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// child is a running edge, and the supervisor's side of its channel.
+// child is a running edge, with its owner's and a relay's side of their channels.
 type child struct {
 	t       testing.TB
 	process *exec.Cmd
-	socket  *net.UnixConn
+	path    string        // where it listens
+	socket  *net.UnixConn // of the owner
+	carrier *channel.Channel
 	trust   *x509.CertPool
 	said    bytes.Buffer
 	servers map[string]string // of connections
-	ready   control.Ready
+	welcome control.Welcome
 	ended   chan error
 }
 
@@ -83,29 +86,73 @@ func pair(t testing.TB, kind int) (net.Conn, *os.File) {
 	return ours, os.NewFile(uintptr(fds[1]), "theirs")
 }
 
-func start(t testing.TB, user int, roots []byte) *child {
+// launch starts an edge that nobody owns yet.
+func launch(t testing.TB, user int) *child {
 	t.Helper()
 	path, err := program()
 	must(t, err)
-	ours, theirs := pair(t, unix.SOCK_SEQPACKET)
 	c := &child{
-		t: t, socket: ours.(*net.UnixConn), trust: x509.NewCertPool(), servers: map[string]string{}, ended: make(chan error, 1),
+		t: t, path: filepath.Join(t.TempDir(), "socket"), trust: x509.NewCertPool(), servers: map[string]string{},
+		ended: make(chan error, 1),
 	}
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: c.path, Net: "unixpacket"})
+	must(t, err)
+	listener.SetUnlinkOnClose(false)
+	inherited, err := listener.File()
+	must(t, err)
 	secret, err := os.CreateTemp(t.TempDir(), "leaked")
 	must(t, err)
 	c.process = exec.Command(path, "--user", strconv.Itoa(user))
-	c.process.ExtraFiles = []*os.File{theirs, secret}
+	c.process.ExtraFiles = []*os.File{inherited, secret}
 	c.process.Stderr = &c.said
 	must(t, c.process.Start())
-	theirs.Close()
+	inherited.Close()
+	listener.Close()
 	go func() { c.ended <- c.process.Wait() }()
+	t.Cleanup(func() {
+		if c.process.ProcessState == nil {
+			c.process.Process.Kill()
+		}
+	})
+	return c
+}
+
+// own has this test be the owner, and returns the sandboxes that the edge knows.
+func (c *child) own() map[string]int64 {
+	c.t.Helper()
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: c.path, Net: "unixpacket"})
+	must(c.t, err)
+	c.socket = conn
+	c.send(control.Message{Op: "hello", Protocol: control.Protocol}, nil)
+	known := map[string]int64{}
+	for {
+		text := c.receive()
+		var some control.Known
+		must(c.t, json.Unmarshal(text, &some))
+		if some.Op != "known" {
+			must(c.t, json.Unmarshal(text, &c.welcome))
+			return known
+		}
+		maps.Copy(known, some.Policies)
+	}
+}
+
+// start runs an edge with an owner and a relay.
+func start(t testing.TB, user int, roots []byte) *child {
+	t.Helper()
+	c := launch(t, user)
 	t.Cleanup(c.stop)
+	c.own()
 	certificate, key := authority(t)
 	c.trust.AppendCertsFromPEM(certificate)
-	c.send(control.Message{Op: "config"}, memfd(t, map[string]string{
+	c.send(control.Message{Op: "config", Config: "one"}, memfd(t, map[string]string{
 		"ca_certificate": string(certificate), "ca_key": string(key), "roots": string(roots),
 	}))
-	must(t, json.Unmarshal(c.receive(), &c.ready))
+	var ready control.Ready
+	must(t, json.Unmarshal(c.receive(), &ready))
+	if ready.Op != "ready" || c.welcome.Error != "" || c.welcome.Config != "" {
+		t.Fatalf("it said %+v and %+v: %s", c.welcome, ready, c.said.String())
+	}
 	return c
 }
 
@@ -117,8 +164,7 @@ func (c *child) stop() {
 			c.t.Errorf("it ended with %v: %s", err, c.said.String())
 		}
 	case <-time.After(5 * time.Second):
-		c.t.Error("it does not end with its supervisor")
-		c.process.Process.Kill()
+		c.t.Error("it does not end with its owner")
 	}
 }
 
@@ -176,8 +222,28 @@ func (c *child) receive() []byte {
 	return buffer[:count]
 }
 
-// answer dials when it is asked to, until the channel ends, and gives all other messages on.
-func (c *child) answer() chan map[string]any {
+// carry joins a relay to the edge, which dials when it is asked to.
+func (c *child) carry() {
+	c.t.Helper()
+	ours, theirs := pair(c.t, unix.SOCK_SEQPACKET)
+	c.send(control.Message{Op: "relay", Pair: "first"}, theirs)
+	c.carrier = channel.New(ours.(*net.UnixConn))
+	c.t.Cleanup(func() { c.carrier.Close() })
+	go func() {
+		for {
+			var asked control.Dial
+			if _, err := c.carrier.Receive(&asked); err != nil {
+				return
+			}
+			if asked.Op == "dial" {
+				go c.dial(asked.ID, asked.Connection)
+			}
+		}
+	}()
+}
+
+// hear gives what the owner is told on, until the channel ends.
+func (c *child) hear() chan map[string]any {
 	told := make(chan map[string]any, 1000)
 	go func() {
 		defer close(told)
@@ -185,18 +251,11 @@ func (c *child) answer() chan map[string]any {
 		for {
 			c.socket.SetReadDeadline(time.Time{})
 			count, err := c.socket.Read(buffer)
-			if err != nil || count == 0 {
-				return
-			}
 			var message map[string]any
-			if json.Unmarshal(buffer[:count], &message) != nil {
+			if err != nil || count == 0 || json.Unmarshal(buffer[:count], &message) != nil {
 				return
 			}
-			if message["op"] != "dial" {
-				told <- message
-				continue
-			}
-			go c.dial(int64(message["id"].(float64)), message["connection"].(string))
+			told <- message
 		}
 	}()
 	return told
@@ -205,13 +264,15 @@ func (c *child) answer() chan map[string]any {
 func (c *child) dial(id int64, connection string) {
 	conn, err := net.Dial("tcp", c.servers[strings.SplitN(connection, "-", 2)[0]])
 	if err != nil {
-		c.send(control.Message{Op: "dialled", ID: id, Error: err.Error()}, nil)
+		// A relay that is gone has no edge that asks.
+		_ = c.carrier.Send(control.Message{Op: "dialled", ID: id, Error: err.Error()})
 		return
 	}
 	file, err := conn.(*net.TCPConn).File()
 	conn.Close()
 	if err == nil {
-		c.send(control.Message{Op: "dialled", ID: id}, file)
+		_ = c.carrier.Send(control.Message{Op: "dialled", ID: id}, file)
+		file.Close()
 	}
 }
 
@@ -223,13 +284,14 @@ var taken = struct {
 func (c *child) take(server, name string, port int) net.Conn {
 	c.t.Helper()
 	guest, theirs := pair(c.t, unix.SOCK_STREAM)
+	defer theirs.Close()
 	taken.Lock()
 	taken.count++
 	id := fmt.Sprintf("%s-%d", server, taken.count)
 	taken.Unlock()
-	c.send(control.Message{
+	must(c.t, c.carrier.Send(control.Message{
 		Op: "take", Sandbox: "s", Version: 1, Connection: id, Name: name, Address: "192.0.2.1", Port: port, Rules: []int{0},
-	}, theirs)
+	}, theirs))
 	return guest
 }
 
@@ -259,12 +321,12 @@ func TestTheProgramGivesUpItsRights(t *testing.T) {
 		wanted = append(wanted, "user")
 	}
 	for _, each := range wanted {
-		if !slices.Contains(c.ready.Confined, each) {
-			t.Errorf("%s is not among %v", each, c.ready.Confined)
+		if !slices.Contains(c.welcome.Confined, each) {
+			t.Errorf("%s is not among %v", each, c.welcome.Confined)
 		}
 	}
-	if c.ready.Protocol != 1 {
-		t.Errorf("the protocol is %d", c.ready.Protocol)
+	if c.welcome.Protocol != control.Protocol {
+		t.Errorf("the protocol is %d", c.welcome.Protocol)
 	}
 	for field, want := range map[string]string{"NoNewPrivs": "1", "Seccomp": "2", "CapEff": "0000000000000000", "CapPrm": "0000000000000000"} {
 		if got := c.status(field); got != want {
@@ -310,7 +372,8 @@ func TestTheProgramServesWithoutItsRights(t *testing.T) {
 	})}
 	go server.Serve(listener)
 	c.servers["one"] = listener.Addr().String()
-	told := c.answer()
+	c.carry()
+	told := c.hear()
 	c.policy(map[string]any{
 		"action": "allow", "methods": []string{"POST"},
 		"inject": []map[string]string{{"secret": "gh", "into": "header", "key": "authorization", "format": "Bearer {}"}},
@@ -383,21 +446,5 @@ func TestTheProgramIsSmall(t *testing.T) {
 		t.Errorf("it has %d KiB resident", rss)
 	} else {
 		t.Logf("%d bytes, %d KiB resident", status.Size(), rss)
-	}
-}
-
-func TestAFirstMessageThatIsNotTheConfiguration(t *testing.T) {
-	path, err := program()
-	must(t, err)
-	ours, theirs := pair(t, unix.SOCK_SEQPACKET)
-	defer ours.Close()
-	process := exec.Command(path)
-	process.ExtraFiles = []*os.File{theirs}
-	must(t, process.Start())
-	theirs.Close()
-	_, err = ours.Write([]byte(`{"op":"take"}`))
-	must(t, err)
-	if process.Wait() == nil {
-		t.Error("it goes on")
 	}
 }

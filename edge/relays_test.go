@@ -82,7 +82,7 @@ func TestTheProgramOutlivesItsRelays(t *testing.T) {
 	server.Config.SetKeepAlivesEnabled(false) // else a later round would find a connection that is open
 	defer server.Close()
 	c := start(t, 64123, nil)
-	c.answer() // what it tells is read
+	c.hear() // what it tells is read
 	var before []net.Conn
 	for round := range 4 {
 		r := c.relay(t, server.Listener.Addr().String())
@@ -143,7 +143,7 @@ func TestARelayThatMakesNoSenseIsLeft(t *testing.T) {
 	c.send(control.Message{Op: "relay"}, nil)
 	var told control.Log
 	must(t, json.Unmarshal(c.receive(), &told))
-	if told.Text != "the message relay came without a socket" {
+	if told.Text != "relay: the message came without a socket" {
 		t.Errorf("it told %+v", told)
 	}
 }

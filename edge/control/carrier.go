@@ -45,6 +45,9 @@ func (c *Carrier) Reset(sandbox, connection string) error {
 	return c.link.Send(Reset{Op: "reset", Sandbox: sandbox, Connection: connection})
 }
 
+// Alive answers a question of the carrier.
+func (c *Carrier) Alive(id int64) error { return c.link.Send(Alive{Op: "alive", ID: id}) }
+
 // Dial asks for a connection to where a connection of a sandbox goes. It waits at most 15 s.
 func (c *Carrier) Dial(ctx context.Context, sandbox, connection string) (net.Conn, error) {
 	answer := make(chan dialled, 1)

@@ -30,6 +30,9 @@ type Message struct {
 	ID         int64  `json:"id"`
 	Error      string `json:"error"`
 	Refused    bool   `json:"refused"`
+	Protocol   int    `json:"protocol"`
+	Pair       string `json:"pair"`   // what the supervisor calls the channel to a relay
+	Config     string `json:"config"` // what it calls a configuration
 }
 
 // Receive reads the next message to the edge and the descriptor with it, which is nil when there is none.
@@ -90,11 +93,25 @@ type Asked struct {
 	Body    []byte      `json:"body"`
 }
 
-// Ready says that the edge has its configuration and gave up its rights.
-type Ready struct {
+// Known tells a new owner of some sandboxes, before Welcome.
+type Known struct {
+	Op       string           `json:"op"`
+	Policies map[string]int64 `json:"policies"` // the versions that are in force, by sandbox
+}
+
+// Welcome answers who has become the owner.
+type Welcome struct {
 	Op       string   `json:"op"`
 	Protocol int      `json:"protocol"`
 	Confined []string `json:"confined"`
+	Pair     string   `json:"pair"`   // of the relay beside it; empty: none runs
+	Config   string   `json:"config"` // which configuration it has; empty: none yet
+	Error    string   `json:"error,omitempty"`
+}
+
+// Ready says that the edge has its configuration.
+type Ready struct {
+	Op string `json:"op"`
 }
 
 // Dial asks for a connection to the destination of a connection.
@@ -125,11 +142,10 @@ type Seen struct {
 	Entries []seen.Entry `json:"entries"`
 }
 
-// Spent tells what the limits of a version of the policy have counted.
+// Spent tells what limits have counted.
 type Spent struct {
 	Op      string       `json:"op"`
 	Sandbox string       `json:"sandbox"`
-	Version int64        `json:"version"`
 	Spent   []limit.Told `json:"spent"`
 }
 

@@ -18,12 +18,26 @@ type Meter struct {
 	limit policy.Limit
 
 	mu    sync.Mutex
-	times []time.Time // of the requests of the last per_s seconds
-	free  time.Time   // when the bytes that passed are paid for
+	name  string    // what the supervisor calls the rule
+	times []passed  // the requests of the last per_s seconds
+	free  time.Time // when the bytes that passed are paid for
 	total int64
 	told  int64 // of the total
-	fresh int64 // requests since it told
+	fresh int64 // the end of the first part whose requests are not told
 }
+
+// passed is a request, and the end of the part of the time that it is counted in, in milliseconds since 1970.
+type passed struct {
+	at   time.Time
+	part int64
+}
+
+const (
+	// Requests are told together by at least this part of the time that their limit is about.
+	parts    = 500
+	partMost = 1 << 62
+	partMin  = time.Second
+)
 
 // Request counts a request, or says how long to wait for the next that may pass.
 func (m *Meter) Request(now time.Time) (wait time.Duration, ok bool) {
@@ -32,18 +46,29 @@ func (m *Meter) Request(now time.Time) (wait time.Duration, ok bool) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	span := time.Duration(*m.limit.PerSeconds * float64(time.Second))
+	span := m.span()
 	gone := 0
-	for gone < len(m.times) && now.Sub(m.times[gone]) >= span {
+	for gone < len(m.times) && now.Sub(m.times[gone].at) >= span {
 		gone++
 	}
 	m.times = m.times[gone:]
 	if int64(len(m.times)) >= *m.limit.Requests {
-		return span - now.Sub(m.times[0]), false
+		return span - now.Sub(m.times[0].at), false
 	}
-	m.times = append(m.times, now)
-	m.fresh++
+	one := passed{now, m.part(now)}
+	m.times = append(m.times, one)
+	m.fresh = min(m.fresh, one.part)
 	return 0, true
+}
+
+func (m *Meter) span() time.Duration {
+	return time.Duration(*m.limit.PerSeconds * float64(time.Second))
+}
+
+// part is the end of the part that a moment is in.
+func (m *Meter) part(at time.Time) int64 {
+	long := max(m.span()/parts, partMin).Milliseconds()
+	return (at.UnixMilli()/long + 1) * long
 }
 
 // Spent tells whether no byte is left.
@@ -121,48 +146,67 @@ func (t *Table) Of(rule *policy.Rule) *Meter {
 	}
 	meter, ok := t.meters[rule.Key]
 	if !ok {
-		meter = &Meter{limit: *rule.Limit}
+		meter = &Meter{limit: *rule.Limit, fresh: partMost}
 		t.meters[rule.Key] = meter
 	}
 	return meter
 }
 
-// Told is what the supervisor is told of a rule, so that it outlives this process.
+// Told is what a supervisor is told of a rule, so that it outlives this process. To hear it twice changes nothing.
 type Told struct {
-	Rule     int   `json:"rule"`
-	Total    int64 `json:"total_bytes"`
-	Requests int64 `json:"requests"` // since it was last told
+	Key   string `json:"key"` // what the supervisor calls the rule
+	Total int64  `json:"total_bytes"`
+	// Of each part of the time in which something has changed: its end in milliseconds since 1970, and all requests in it.
+	Requests [][2]int64 `json:"requests"`
 }
 
-// Spent is what was counted for a rule before this process began to: requests come as how long ago and how many.
+// Spent is what was counted for a rule before this process began to.
 type Spent struct {
-	Rule     int          `json:"rule"`
-	Total    int64        `json:"total_bytes"`
-	Requests [][2]float64 `json:"requests"`
+	Rule     int        `json:"rule"`
+	Key      string     `json:"key"`
+	Total    int64      `json:"total_bytes"`
+	Requests [][2]int64 `json:"requests"`
 }
 
-// Take returns what these rules have counted, as far as it has changed since the last call.
-func (t *Table) Take(rules []*policy.Rule) []Told {
+// Take returns what was counted, as far as it has changed since the last call.
+func (t *Table) Take() []Told {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var all []Told
-	for _, rule := range rules {
-		if meter, ok := t.meters[rule.Key]; ok {
-			if told, changed := meter.tell(rule.Index); changed {
-				all = append(all, told)
-			}
+	for _, meter := range t.meters {
+		if told, changed := meter.tell(); changed {
+			all = append(all, told)
 		}
 	}
 	return all
 }
 
-func (m *Meter) tell(rule int) (Told, bool) {
+func (m *Meter) tell() (Told, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	told := Told{rule, m.total, m.fresh}
-	changed := m.fresh > 0 || m.total != m.told
-	m.fresh, m.told = 0, m.total
+	told := Told{Key: m.name, Total: m.total, Requests: [][2]int64{}}
+	changed := m.fresh < partMost || m.total != m.told
+	for i := len(m.times) - 1; i >= 0 && m.times[i].part >= m.fresh; i-- {
+		last := len(told.Requests) - 1
+		if last >= 0 && told.Requests[last][0] == m.times[i].part {
+			told.Requests[last][1]++
+		} else {
+			told.Requests = append(told.Requests, [2]int64{m.times[i].part, 1})
+		}
+	}
+	m.fresh, m.told = partMost, m.total
 	return told, changed
+}
+
+// Greet has everything be told again.
+func (t *Table) Greet() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, meter := range t.meters {
+		meter.mu.Lock()
+		meter.fresh, meter.told = 0, 0
+		meter.mu.Unlock()
+	}
 }
 
 // Resume has the meters of these rules count on from what was counted before, unless they count already.
@@ -174,9 +218,13 @@ func (t *Table) Resume(rules []*policy.Rule, counted []Spent, now time.Time) {
 		t.mu.Lock()
 		_, known := t.meters[rules[each.Rule].Key]
 		t.mu.Unlock()
+		meter := t.Of(rules[each.Rule])
 		if !known {
-			t.Of(rules[each.Rule]).resume(each, now)
+			meter.resume(each, now)
 		}
+		meter.mu.Lock()
+		meter.name = each.Key
+		meter.mu.Unlock()
 	}
 }
 
@@ -188,12 +236,14 @@ func (m *Meter) resume(counted Spent, now time.Time) {
 		return
 	}
 	for _, each := range counted.Requests {
-		if each[0] >= *m.limit.PerSeconds {
+		ago := time.Duration(now.UnixMilli()-each[0]) * time.Millisecond
+		if ago >= m.span() {
 			continue
 		}
-		at := now.Add(-time.Duration(each[0] * float64(time.Second)))
-		for count := int64(each[1]); count > 0 && int64(len(m.times)) < *m.limit.Requests; count-- {
-			m.times = append(m.times, at)
+		// The part may not be over, but a clock that was set back is not believed.
+		one := passed{now.Add(-max(ago, -max(m.span()/parts, partMin))), each[0]}
+		for count := each[1]; count > 0 && int64(len(m.times)) < *m.limit.Requests; count-- {
+			m.times = append(m.times, one)
 		}
 	}
 }

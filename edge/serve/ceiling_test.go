@@ -227,7 +227,6 @@ func TestACeilingThatCannotBeReadOrFitsNotAllowsNothing(t *testing.T) {
 
 func TestAQuestionIsJudgedByBoth(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
 	ask := func(own, ceiling, method, url string) control.Judged {
 		document := under(ceiling)
 		document["rules"] = []json.RawMessage{json.RawMessage(own)}
@@ -236,8 +235,9 @@ func TestAQuestionIsJudgedByBoth(t *testing.T) {
 			"destination": policy.Asked{Name: "a.x", Port: 443, Addresses: []policy.Known{{Address: "192.0.2.1"}}},
 			"request":     dict{"scheme": "https", "method": method, "url": url, "headers": [][2]string{}},
 		}
-		must(t, w.edge.Handle(&control.Message{Op: "judge", ID: 1}, memfd(t, question)))
-		return <-w.judged
+		answer, err := Judge(&control.Message{Op: "judge", ID: 1}, memfd(t, question))
+		must(t, err)
+		return *answer
 	}
 	const gets = `{"action":"allow","methods":["GET"]}`
 	got := ask(allow, gets, "POST", "https://a.x/")

@@ -24,11 +24,6 @@ const (
 	sweepEach    = 15 * time.Second
 )
 
-// Supervisor hears of what the edge decides.
-type Supervisor interface {
-	Send(message any) error
-}
-
 // Carrier has the other ends of connections. It connects and resets for those that it has handed over.
 type Carrier interface {
 	Dial(ctx context.Context, sandbox, connection string) (net.Conn, error)
@@ -37,21 +32,22 @@ type Carrier interface {
 
 // Edge carries the connections of all sandboxes.
 type Edge struct {
-	supervisor Supervisor
-	authority  *leaf.Authority
-	roots      *x509.CertPool
-	opening    *tls.Config
-	server     *http.Server
-	queue      *queue
-	news       chan struct{} // something was decided
+	authority *leaf.Authority
+	roots     *x509.CertPool
+	opening   *tls.Config
+	server    *http.Server
+	queue     *queue
+	news      chan struct{} // something was decided
+	alarms    chan struct{} // a sandbox is to be unplugged
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox
 	lobby     lobby
+	last      []control.Spent // of sandboxes that are forgotten
 }
 
 // New makes an edge of its configuration.
-func New(config control.Config, supervisor Supervisor) (*Edge, error) {
+func New(config control.Config) (*Edge, error) {
 	authority, err := leaf.NewAuthority([]byte(config.Certificate), config.Key)
 	clear(config.Key)
 	if err != nil {
@@ -62,8 +58,8 @@ func New(config control.Config, supervisor Supervisor) (*Edge, error) {
 		return nil, errors.New("there is no certificate in roots")
 	}
 	edge := &Edge{
-		supervisor: supervisor, authority: authority, roots: roots, queue: newQueue(), news: make(chan struct{}, 1),
-		sandboxes: map[string]*sandbox{},
+		authority: authority, roots: roots, queue: newQueue(), news: make(chan struct{}, 1),
+		alarms: make(chan struct{}, 1), sandboxes: map[string]*sandbox{},
 	}
 	edge.opening = &tls.Config{
 		MinVersion:         tls.VersionTLS12,
@@ -93,43 +89,25 @@ type connectionKey struct{}
 
 // Run serves until the context ends.
 func (e *Edge) Run(ctx context.Context) error {
-	go e.tell(ctx)
+	go e.sweep(ctx)
 	stopped := context.AfterFunc(ctx, func() { e.server.Close() })
 	defer stopped()
 	return e.server.Serve(e.queue)
 }
 
-// tell reports at once what was decided, and what follows with the next second. It also closes what is idle.
-func (e *Edge) tell(ctx context.Context) {
-	second := time.NewTicker(time.Second)
-	defer second.Stop()
-	sweep := time.NewTicker(sweepEach)
-	defer sweep.Stop()
-	news := e.news
+// sweep closes what is idle.
+func (e *Edge) sweep(ctx context.Context) {
+	due := time.NewTicker(sweepEach)
+	defer due.Stop()
 	for {
 		select {
-		case <-news:
-			news = nil
-			e.tellSeen()
-		case <-second.C:
-			for _, each := range e.all() {
-				each.tellSpent()
-			}
-			e.tellSeen()
-			news = e.news
-		case now := <-sweep.C:
+		case now := <-due.C:
 			for _, each := range e.all() {
 				each.pool.sweep(now)
 			}
 		case <-ctx.Done():
 			return
 		}
-	}
-}
-
-func (e *Edge) tellSeen() {
-	for _, each := range e.all() {
-		each.tellSeen()
 	}
 }
 
@@ -145,11 +123,8 @@ func (e *Edge) all() []*sandbox {
 
 // Handle does what a message of the supervisor asks. It owns the descriptor.
 func (e *Edge) Handle(message *control.Message, file *os.File) error {
-	switch message.Op {
-	case "policy":
+	if message.Op == "policy" {
 		return e.setPolicy(message, file)
-	case "judge":
-		return e.judge(message, file)
 	}
 	if file != nil {
 		file.Close()

@@ -133,8 +133,8 @@ func (x *exchange) run() {
 	}
 	if !x.verdict.Passes() {
 		if x.verdict.Action == policy.Unplug {
-			x.connection.sandbox.unplug(x.verdict.Rule, x.verdict.Why())
-			x.connection.end(errors.New("the sandbox is unplugged"))
+			x.connection.sandbox.unplug(x.connection, x.verdict.Rule, x.verdict.Why())
+			x.connection.end(errUnplugged)
 		}
 		x.refuse(denied(&x.verdict))
 		return
@@ -249,7 +249,7 @@ func spent(rule *policy.Rule) *refusal {
 
 // betray unplugs the sandbox because a canary came out of it.
 func (x *exchange) betray(where string) error {
-	x.connection.sandbox.unplug(nil, "a canary appeared in "+where+" to "+x.connection.host())
+	x.connection.sandbox.unplug(x.connection, nil, "a canary appeared in "+where+" to "+x.connection.host())
 	verdict := policy.Verdict{Action: policy.Unplug, Reason: errCanary.Error()}
 	x.connection.note(&verdict, x.connection.scheme, x.in.Method, "")
 	why := &refusal{status: http.StatusForbidden, code: "egress_denied", message: errCanary.Error()}

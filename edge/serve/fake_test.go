@@ -59,7 +59,6 @@ type world struct {
 	resets    map[string]bool
 	entries   []seen.Entry
 	spent     []control.Spent
-	judged    chan control.Judged
 	count     int
 	sandbox   string
 	versions  map[string]int64
@@ -91,25 +90,29 @@ func must(t testing.TB, err error) {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
+	return newWorldOf(t, func(w *world, ctx context.Context) { w.edge.Tell(ctx, w) })
+}
+
+// newWorldOf has an edge that tells somebody what it decides.
+func newWorldOf(t testing.TB, tell func(*world, context.Context)) *world {
+	t.Helper()
 	certificate, key := newCA(t)
 	roots, rootsKey := newCA(t)
 	w := &world{
 		t: t, trust: x509.NewCertPool(), addresses: map[string]string{}, links: map[string]string{},
-		guests: map[string]net.Conn{}, resets: map[string]bool{}, judged: make(chan control.Judged, 8), sandbox: "s", versions: map[string]int64{},
+		guests: map[string]net.Conn{}, resets: map[string]bool{}, sandbox: "s", versions: map[string]int64{},
 	}
 	w.trust.AppendCertsFromPEM(certificate)
 	var err error
 	w.upstream, err = leaf.NewAuthority(roots, rootsKey)
 	must(t, err)
-	w.edge, err = New(control.Config{Certificate: string(certificate), Key: key, Roots: string(roots)}, w)
+	w.edge, err = New(control.Config{Certificate: string(certificate), Key: key, Roots: string(roots)})
 	must(t, err)
 	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		w.edge.Run(ctx)
-	}()
-	t.Cleanup(func() { stop(); <-ended })
+	var going sync.WaitGroup
+	going.Go(func() { w.edge.Run(ctx) })
+	going.Go(func() { tell(w, ctx) })
+	t.Cleanup(func() { stop(); going.Wait() })
 	return w
 }
 
@@ -134,7 +137,7 @@ func (w *world) Dial(ctx context.Context, _, connection string) (net.Conn, error
 	return conn, err
 }
 
-// Send is the supervisor's.
+// Send is the owner's.
 func (w *world) Send(message any) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,10 +148,6 @@ func (w *world) Send(message any) error {
 		w.entries = append(w.entries, told.Entries...)
 	case control.Spent:
 		w.spent = append(w.spent, told)
-	case control.Judged:
-		w.judged <- told
-	case control.Log:
-		w.t.Log("edge: ", told.Text)
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func (h *hands) take(edge *Edge, id string, version int64) error {
 
 func bareEdge() *Edge {
 	return &Edge{
-		supervisor: &listener{}, queue: newQueue(), news: make(chan struct{}, 1), sandboxes: map[string]*sandbox{},
+		queue: newQueue(), alarms: make(chan struct{}, 1), news: make(chan struct{}, 1), sandboxes: map[string]*sandbox{},
 	}
 }
 

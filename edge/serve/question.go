@@ -12,11 +12,12 @@ import (
 	"atoll/policy"
 )
 
-// judge answers what a connection, and a request on it, would get, by the code that judges on the wire.
-func (e *Edge) judge(message *control.Message, file *os.File) error {
+// Judge answers what a connection, and a request on it, would get, by the code that judges on the wire. It owns the
+// descriptor.
+func Judge(message *control.Message, file *os.File) (*control.Judged, error) {
 	var question control.Question
 	if err := channel.Content(file, &question); err != nil {
-		return err
+		return nil, err
 	}
 	answer, err := answerTo(&question)
 	var fault *policy.Fault
@@ -27,7 +28,7 @@ func (e *Edge) judge(message *control.Message, file *os.File) error {
 		answer = refused("the question cannot be judged: " + err.Error())
 	}
 	answer.Op, answer.ID = "judged", message.ID
-	return e.supervisor.Send(answer)
+	return &answer, nil
 }
 
 func refused(reason string) control.Judged {

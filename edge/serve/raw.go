@@ -31,7 +31,7 @@ func (c *connection) raw(guest *socket, server net.Conn, inTLS bool) {
 	c.note(&verdict, "tcp", "", "")
 	if !verdict.Passes() {
 		if verdict.Action == policy.Unplug {
-			c.sandbox.unplug(verdict.Rule, verdict.Why())
+			c.sandbox.unplug(c, verdict.Rule, verdict.Why())
 		}
 		if server != nil {
 			server.Close()
@@ -77,7 +77,7 @@ func (c *connection) move(guest, server net.Conn, canaries *forms.Finder) {
 	for range 2 {
 		if err := <-done; err != nil {
 			if errors.Is(err, errCanary) {
-				c.sandbox.unplug(nil, "a canary appeared in a connection to "+c.host())
+				c.sandbox.unplug(c, nil, "a canary appeared in a connection to "+c.host())
 			}
 			c.reset(err)
 			server.Close()

@@ -92,6 +92,8 @@ type sandbox struct {
 	policy      *set // nil: it has not come yet
 	connections map[mark]*connection
 	gone        bool
+	isClaimed   bool   // its owner has told of it
+	alarm       *alarm // nil: nothing wants it unplugged
 }
 
 func newSandbox(edge *Edge, id string) *sandbox {
@@ -108,6 +110,7 @@ func (s *sandbox) setPolicy(next *set) error {
 	s.mu.Lock()
 	previous := s.policy
 	s.policy = next
+	s.claim()
 	var open []*connection
 	for _, each := range s.connections {
 		each.await()
@@ -156,6 +159,12 @@ func (s *sandbox) take(came *taken) error {
 	made.await()
 	s.mu.Lock()
 	_, twice := s.connections[guest.mark]
+	if s.alarm != nil {
+		s.mu.Unlock()
+		cancel(nil)
+		guest.reset(func() {})
+		return nil
+	}
 	if s.gone || twice || len(s.connections) >= connectionsMost {
 		s.mu.Unlock()
 		cancel(nil)
@@ -215,10 +224,10 @@ func (s *sandbox) forget() {
 	}
 	last := s.policy
 	s.mu.Unlock()
-	s.tellSpent()
 	for _, each := range open {
 		each.end(errors.New("the sandbox is forgotten"))
 	}
+	s.edge.bury(s.takeSpent())
 	s.pool.kill()
 	if last != nil {
 		last.secrets.Wipe()
@@ -228,47 +237,31 @@ func (s *sandbox) forget() {
 // note counts a decision, which is told soon.
 func (s *sandbox) note(entry seen.Entry) {
 	s.seen.Note(entry)
-	select {
-	case s.edge.news <- struct{}{}:
-	default: // it is known already that there is something
-	}
+	wake(s.edge.news)
 }
 
-// tellSeen sends what was counted in pieces that fit into a message.
-func (s *sandbox) tellSeen() {
-	entries := s.seen.Take()
-	const together = 20 // each has at most 1 KiB of path and of reason, and JSON may double it
-	for len(entries) > 0 {
-		count := min(together, len(entries))
-		if s.edge.supervisor.Send(control.Seen{Op: "seen", Sandbox: s.id, Entries: entries[:count]}) != nil {
-			return
-		}
-		entries = entries[count:]
-	}
-}
+var errUnplugged = errors.New("the sandbox is unplugged")
 
-// tellSpent sends what the limits have counted.
-func (s *sandbox) tellSpent() {
-	current := s.current()
-	if current == nil {
-		return
-	}
-	told := s.meters.Take(current.rules)
-	const together = 500 // each has at most 100 bytes
-	for len(told) > 0 {
-		count := min(together, len(told))
-		message := control.Spent{Op: "spent", Sandbox: s.id, Version: current.version, Spent: told[:count]}
-		if s.edge.supervisor.Send(message) != nil {
-			return
-		}
-		told = told[count:]
-	}
-}
-
-func (s *sandbox) unplug(rule *policy.Rule, reason string) {
+// unplug has nothing pass any more, whoever is told of it, until that is settled. The connection that it comes from is ended by
+// who calls.
+func (s *sandbox) unplug(by *connection, rule *policy.Rule, reason string) {
 	message := control.Unplug{Op: "unplug", Sandbox: s.id, Reason: reason}
 	if rule != nil {
 		message.Rule = &rule.Index
 	}
-	_ = s.edge.supervisor.Send(message)
+	s.mu.Lock()
+	if s.alarm == nil {
+		s.alarm = &alarm{message: message}
+	}
+	others := make([]*connection, 0, len(s.connections))
+	for _, each := range s.connections {
+		if each != by {
+			others = append(others, each)
+		}
+	}
+	s.mu.Unlock()
+	wake(s.edge.alarms)
+	for _, each := range others {
+		each.reset(errUnplugged)
+	}
 }

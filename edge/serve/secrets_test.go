@@ -307,7 +307,7 @@ func TestACanaryUnplugs(t *testing.T) {
 	if got := talk(t, w.take("r.x", 25), "LOGIN "+canary+"\r\n"); strings.Contains(got, canary) {
 		t.Errorf("it arrived: %s", got)
 	}
-	expect(t, len(w.unplugged()), 1)
+	eventually(t, "the sandbox is unplugged", func() bool { return len(w.unplugged()) == 1 })
 }
 
 func TestSecretsAreErasedWhenTheyAreReplaced(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,23 +61,35 @@ func start(t *testing.T) *process {
 	t.Helper()
 	path, err := program()
 	must(t, err)
-	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	where := &net.UnixAddr{Name: filepath.Join(t.TempDir(), "socket"), Net: "unixpacket"}
+	listener, err := net.ListenUnix("unixpacket", where)
 	must(t, err)
-	theirs := os.NewFile(uintptr(ends[1]), "theirs")
-	defer theirs.Close()
+	defer listener.Close()
+	inherited, err := listener.File()
+	must(t, err)
+	defer inherited.Close()
 	p := &process{t: t, command: exec.Command(path)}
-	p.link, err = channel.Open(os.NewFile(uintptr(ends[0]), "ours"))
-	must(t, err)
-	p.command.ExtraFiles = []*os.File{theirs}
+	p.command.ExtraFiles = []*os.File{inherited}
 	p.command.Stderr = &p.said
 	must(t, p.command.Start())
+	t.Cleanup(func() { _ = p.command.Process.Kill() })
+	conn, err := net.DialUnix("unixpacket", nil, where)
+	must(t, err)
+	must(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+	p.link = channel.New(conn)
 	t.Cleanup(p.kill)
+	must(t, p.link.Send(control.Message{Op: "hello", Protocol: control.Protocol}))
+	var welcome control.Welcome
+	if _, err := p.link.Receive(&welcome); err != nil || welcome.Error != "" {
+		t.Fatalf("it says %+v, %v", welcome, err)
+	}
 	certificate, key := authority(t)
 	p.send(control.Message{Op: "config"}, memfd(t, map[string]string{"ca_certificate": certificate, "ca_key": key}))
 	var ready control.Ready
 	if _, err := p.link.Receive(&ready); err != nil || ready.Op != "ready" {
-		t.Fatalf("it is not ready: %v %s", err, p.said.String())
+		t.Fatalf("it is not ready: %v", err)
 	}
+	must(t, conn.SetReadDeadline(time.Time{}))
 	go p.listen()
 	return p
 }

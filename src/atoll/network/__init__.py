@@ -8,9 +8,11 @@ from atoll.network.addresses import (
     GUEST_INTERFACE,
     PREFIX_BITS,
 )
+from atoll.network.counts import Counts
+from atoll.network.edge_talk import EdgeProgram
 from atoll.network.flows import Flow
 from atoll.network.host_settings import HostSettings
-from atoll.network.inspection import EdgeProgram, Grant, Inspection
+from atoll.network.inspection import Grant, Inspection
 from atoll.network.link import Link
 from atoll.network.links import SHORTAGES, Links
 from atoll.network.namespaces import cut, pins_of
@@ -29,6 +31,7 @@ __all__ = [
     "GUEST_INTERFACE",
     "PREFIX_BITS",
     "SHORTAGES",
+    "Counts",
     "EdgeProgram",
     "Flow",
     "Grant",

@@ -1,4 +1,4 @@
-"""The edge: the process that opens TLS, judges requests and puts secrets into them."""
+"""What the edge judges: the requests of sandboxes whose rules need it."""
 
 from __future__ import annotations
 
@@ -6,46 +6,34 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from atoll.errors import EdgeError
-from atoll.host import Program, start_program
+from atoll.errors import EdgeError, HostError
+from atoll.host import LeftProgram, Program, start_program
 from atoll.network.carried import CarriedGuest
-from atoll.network.channel import Channel, Message
+from atoll.network.channel import Message
+from atoll.network.counts import Counts
+from atoll.network.edge_talk import EdgeProgram, EdgeTalk
 from atoll.network.relay import Relay
 from atoll.network.restarts import keep_running
+from atoll.network.seqpacket import listen_at
 from atoll.network.spending import Spending, Spent
 from atoll.policy import spelled_out
 from atoll.types import EgressDecision, EgressVerdict, Policy, converted
 
-PROTOCOL = 1
-_READY_S = 10.0
+_START_S = 15.0
 _JUDGE_S = 10.0
 # It is back within two seconds after it died, and does not spin when it cannot start.
 _PAUSES_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0)
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class EdgeProgram:
-    """How the edge is started, and what it must know first.
-
-    Args:
-        argv: Returns the program and its arguments.
-        config: Returns the authority's certificate and key, and the certificates that verify servers, as PEM.
-        started: Called with the process's pid and start time before it is told anything. An OSError ends it.
-    """
-
-    argv: Callable[[], tuple[str, ...]]
-    config: Callable[[], Mapping[str, str]]
-    started: Callable[[int, int], None] = lambda *_: None
 
 
 @dataclass
@@ -61,6 +49,7 @@ class Inspected:
     guest: CarriedGuest
     version: int = 0
     grant: Grant | None = None
+    spending: Spending = field(default_factory=Spending)
 
 
 @dataclass(frozen=True)
@@ -96,27 +85,68 @@ class Grant:
 class Inspection:
     """Runs the edge while a sandbox needs it. Nothing passes that needs it while it does not run.
 
+    An edge that an earlier supervisor left is taken over with what it carries, if it speaks the same protocol and has
+    the same configuration.
+
     Args:
         program: How it is started.
+        relay: The process beside it.
+        counts: What limits have counted.
     """
 
-    def __init__(self, program: EdgeProgram, relay: Relay) -> None:
+    def __init__(self, program: EdgeProgram, relay: Relay, counts: Counts | None = None) -> None:
         self._program = program
         self._relay = relay
-        relay.on_apart = self._join
+        self._has_relay = relay.pid is not None
+        relay.on_apart = self._on_relay
+        self._counts = Counts() if counts is None else counts
         self._inspected: dict[str, Inspected] = {}
-        self._spending: dict[str, Spending] = {}
-        self._channel: Channel | None = None
+        self._unclaimed: set[str] = set()  # what it judges since an earlier supervisor
+        self._is_recovered = False
+        self._version = 0
+        self._pair = ""
+        self._talk: EdgeTalk | None = None
         self._running: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
+        self._stays = False
         self._ids = itertools.count(1)
         self._judging: dict[int, asyncio.Future[Message]] = {}
 
-    async def aclose(self) -> None:
-        """End the process."""
+    async def start(self) -> None:
+        """Take over the edge of an earlier supervisor, if one runs. Call it before any sandbox is adopted."""
+        try:
+            earlier = await asyncio.to_thread(self._program.earlier)
+        except HostError as error:
+            _log.error("%s", error)
+            return
+        if earlier is None:
+            return
+        earlier.leave()
+        self._run_on()
+        try:
+            async with asyncio.timeout(_START_S):
+                await self._ready.wait()
+        except TimeoutError:
+            _log.error("the edge is not there yet: what needs it waits, and is reset")
+
+    def forget_others(self) -> None:
+        """Judge for no sandbox of an earlier supervisor that is not inspected. Call it when all are adopted."""
+        self._is_recovered = True
+        if self._ready.is_set():
+            self._forget_unclaimed()
+
+    async def aclose(self, *, stay: bool = False) -> None:
+        """End it, which resets its connections; or with ``stay`` leave it to the next supervisor."""
+        self._stays = stay
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
+        await self._counts.aclose()
+
+    def be_guarded(self) -> None:
+        """Have it stay without a supervisor as long as the guardian of now runs."""
+        if self._talk is not None and (guardian := self._program.guardian()) is not None:
+            self._tell({"op": "stay"}, guardian)
 
     def inspect(self, wanted: Inspected, grant: Grant) -> int:
         """Judge the requests of a sandbox by a policy from now on, also those on open connections.
@@ -127,14 +157,15 @@ class Inspection:
         known = self._inspected.get(wanted.sandbox_id)
         if known is not None and known.guest is wanted.guest and known.grant == grant:
             return known.version
-        wanted.version = self._spending.setdefault(wanted.sandbox_id, Spending()).keep(grant.policy)
+        wanted.spending = self._counts.keep(wanted.sandbox_id, grant.policy)
+        # No other supervisor has given this number: the edge and the relay take an older one for a fault.
+        self._version = max(self._version + 1, time.time_ns() // 1_000_000)
+        wanted.version = self._version
         wanted.grant = grant
         self._inspected[wanted.sandbox_id] = wanted
-        if self._running is None:
-            self._running = asyncio.get_running_loop().create_task(
-                keep_running("the edge", self._run_once, _PAUSES_S)
-            )
-        elif self._ready.is_set():
+        self._unclaimed.discard(wanted.sandbox_id)
+        self._run_on()
+        if self._ready.is_set():
             self._push(wanted)
         return wanted.version
 
@@ -147,7 +178,7 @@ class Inspection:
 
     def erase(self, sandbox_id: str) -> None:
         """Drop what was counted for a sandbox, which is gone for ever."""
-        self._spending.pop(sandbox_id, None)
+        self._counts.erase(sandbox_id)
 
     async def judge(
         self, grant: Grant | None, destination: Mapping[str, Any], request: Mapping[str, Any]
@@ -162,10 +193,7 @@ class Inspection:
         Raises:
             EdgeError: The edge does not run, or does not answer.
         """
-        if self._running is None:
-            self._running = asyncio.get_running_loop().create_task(
-                keep_running("the edge", self._run_once, _PAUSES_S)
-            )
+        self._run_on()
         number = next(self._ids)
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._judging[number] = answer
@@ -185,62 +213,97 @@ class Inspection:
         finally:
             self._judging.pop(number, None)
 
-    def _require(self) -> Channel:
-        if self._channel is None or not self._ready.is_set():
-            raise OSError("the process that judges requests does not run")
-        return self._channel
+    def _run_on(self) -> None:
+        if self._running is None:
+            running = keep_running("the edge", self._run_once, _PAUSES_S)
+            self._running = asyncio.get_running_loop().create_task(running)
 
-    def _tell(self, message: Message) -> None:
+    def _require(self) -> EdgeTalk:
+        if self._talk is None or not self._ready.is_set():
+            raise OSError("the process that judges requests does not run")
+        return self._talk
+
+    def _tell(self, message: Message, fd: int | None = None) -> None:
         # A message that does not get there concerns connections that end with the process.
+        try:
+            talk = self._require()
+        except OSError:
+            if fd is not None:
+                os.close(fd)
+            return
         with contextlib.suppress(OSError):
-            self._require().send(message)
+            talk.send(message, fd)
+
+    def _on_relay(self) -> None:
+        self._has_relay = True
+        self._join()
 
     def _join(self) -> None:
-        """Give the relay and the edge a channel of their own."""
-        if self._channel is None or not self._ready.is_set():
+        """Give the relay and the edge a channel of their own, if they have none yet that both know."""
+        if not (self._has_relay and self._ready.is_set()) or (self._pair and self._pair == self._relay.pair):
             return
+        self._pair = self._relay.pair = secrets.token_hex(8)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._relay.pair = secrets.token_hex(8)
-        self._relay.send({"op": "edge", "pair": self._relay.pair}, ours.detach())
-        fd = theirs.detach()
-        with contextlib.suppress(OSError):  # it has ended, and the next one is joined
-            self._require().send({"op": "relay"}, fd)
+        self._relay.send({"op": "edge", "pair": self._pair}, ours.detach())
+        self._tell({"op": "relay", "pair": self._pair}, theirs.detach())
 
     def _push(self, inspected: Inspected) -> None:
         message = {"op": "policy", "sandbox": inspected.sandbox_id, "version": inspected.version}
         document = inspected.grant.document() if inspected.grant else {}
-        document["spent"] = self._spending[inspected.sandbox_id].document()
+        document["spent"] = inspected.spending.document()
         try:
             self._require().send_document(message, document)
         except OSError as error:
             # It would judge by the policy of before: better that it ends.
             _log.error("the edge takes no policy: %s", error)
-            self._end_channel()
+            self._end_talk()
+
+    def _forget_unclaimed(self) -> None:
+        for sandbox_id in self._unclaimed:
+            self._tell({"op": "forget", "sandbox": sandbox_id})
+        self._unclaimed.clear()
 
     async def _run_once(self) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            try:
-                fd = theirs.fileno()
-                argv = (*self._program.argv(), "--channel", str(fd))
-                program = start_program(argv, pass_fds=(fd,), env={})
-            except BaseException:
-                ours.close()
-                raise
-        ended = asyncio.Event()
-        self._channel = Channel(ours, self._on_message, ended.set)
         try:
-            self._program.started(program.pid, program.start_ticks)
-            self._channel.send_document({"op": "config"}, self._program.config())
-            async with asyncio.timeout(_READY_S):
-                await _either(self._ready, ended)
-            if not self._ready.is_set():
-                raise OSError("it ended before it was ready")
+            earlier = await asyncio.to_thread(self._program.earlier)
+        except HostError as error:
+            raise OSError(str(error)) from error
+        if earlier is None:
+            await self._run(self._start(), is_new=True)
+            return
+        try:
+            await self._run(earlier, is_new=False)
+        except (OSError, TimeoutError) as error:
+            raise OSError(f"that of an earlier supervisor is ended, with its connections: {error}") from error
+
+    def _start(self) -> Program:
+        with listen_at(self._program.socket) as listener:
+            fd = listener.fileno()
+            return start_program((*self._program.argv(), "-listen", str(fd)), pass_fds=(fd,), env={})
+
+    async def _run(self, program: Program | LeftProgram, *, is_new: bool) -> None:
+        ended = asyncio.Event()
+        try:
+            if is_new:
+                self._program.started(program.pid, program.start_ticks)
+            self._talk = EdgeTalk(self._program.socket, self._on_message, ended)
+            greeting = await self._talk.greet(self._program.config())
+            _log.info("the edge %s, confined by %s", "runs" if is_new else "is taken over", greeting.confined)
+            self._pair = greeting.pair
+            self._unclaimed = set(greeting.policies) - self._inspected.keys()
+            self._version = max(self._version, *greeting.policies.values(), 0)
+            self._ready.set()
+            self.be_guarded()
+            self._join()
+            for inspected in self._inspected.values():
+                self._push(inspected)
+            if self._is_recovered:
+                self._forget_unclaimed()
             await self._serve(program, ended)
         finally:
             await self._end(program)
 
-    async def _serve(self, program: Program, ended: asyncio.Event) -> None:
+    async def _serve(self, program: Program | LeftProgram, ended: asyncio.Event) -> None:
         dying = asyncio.ensure_future(program.wait())
         closing = asyncio.ensure_future(ended.wait())
         try:
@@ -250,17 +313,23 @@ class Inspection:
             for task in (dying, closing):
                 task.cancel()
 
-    async def _end(self, program: Program) -> None:
+    async def _end(self, program: Program | LeftProgram) -> None:
         self._ready.clear()
-        self._end_channel()
+        self._end_talk()
+        self._pair = ""
         for answer in self._judging.values():
-            answer.cancel()
-        await program.kill()
+            if not answer.done():
+                answer.set_exception(ConnectionError("it has ended"))
+        if self._stays:
+            program.leave()
+        else:
+            await program.kill()
+            self._program.socket.unlink(missing_ok=True)
 
-    def _end_channel(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+    def _end_talk(self) -> None:
+        if self._talk is not None:
+            self._talk.close()
+            self._talk = None
 
     def _on_message(self, message: Message) -> None:
         try:
@@ -270,43 +339,23 @@ class Inspection:
 
     def _handle(self, message: Message) -> None:
         op = message["op"]
-        if op == "ready":
-            _log.info("the edge runs, confined by %s", ", ".join(message.get("confined", ())) or "nothing")
-            self._ready.set()
-            self._join()
-            for inspected in self._inspected.values():
-                self._push(inspected)
-        elif op == "judged":
+        if op == "judged":
             answer = self._judging.get(message["id"])
             if answer is not None and not answer.done():
                 answer.set_result(message)
         elif op == "log":
             _log.warning("the edge: %s", str(message["text"])[:1000])
-        else:
-            self._about_sandbox(op, message)
+        elif op == "spent":  # also of one that has just been forgotten, because it sleeps now
+            self._counts.add(message["sandbox"], converted(message["spent"], list[Spent]))
+        elif (inspected := self._inspected.get(message["sandbox"])) is not None:
+            self._about_sandbox(inspected, message)
 
-    def _about_sandbox(self, op: str, message: Message) -> None:
-        if op == "spent":  # also of one that has just been forgotten, because it sleeps now
-            if (spending := self._spending.get(message["sandbox"])) is not None:
-                spending.add(message["version"], converted(message["spent"], list[Spent]))
-            return
-        inspected = self._inspected.get(message["sandbox"])
-        if inspected is None:
-            return
-        if op == "unplug":
+    def _about_sandbox(self, inspected: Inspected, message: Message) -> None:
+        if message["op"] == "unplug":
             inspected.guest.unplug(str(message["reason"]))
-        elif op == "seen":
+        elif message["op"] == "seen":
             for entry in message["entries"]:
                 try:
                     inspected.guest.told(converted({"at": time.time(), **entry}, EgressDecision))
                 except msgspec.ValidationError as error:  # the others are worth keeping
                     _log.error("the edge told a decision that means nothing: %s", error)
-
-
-async def _either(first: asyncio.Event, second: asyncio.Event) -> None:
-    waits = [asyncio.ensure_future(event.wait()) for event in (first, second)]
-    try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for wait in waits:
-            wait.cancel()

@@ -2,92 +2,98 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from atoll.types import Policy, Rule
+from atoll.types import Policy, RateLimit, Rule, from_json
 
-# Requests are counted together by at least this part of the time that their limit is about.
-_PARTS = 500
-_LEAST_S = 1.0
+_Requests = list[tuple[int, int]]
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """What the edge tells of one rule.
+    """What the edge tells of one rule. To hear it twice changes nothing.
 
     Args:
-        rule: The index of the rule.
+        key: Which rule.
         total_bytes: All bytes so far.
-        requests: The requests since it last told.
+        requests: The parts of the time in which requests came since it last told: the end of each in milliseconds
+            since 1970, and all requests in it.
     """
 
-    rule: int
+    key: str
     total_bytes: int
-    requests: int
+    requests: _Requests
 
 
-@dataclass
-class _Count:
+class _Count(msgspec.Struct):
     total_bytes: int = 0
-    # when the last of some requests came, at the latest, and how many they are
-    requests: deque[tuple[float, int]] = field(default_factory=deque)
+    requests: dict[int, int] = msgspec.field(default_factory=dict)
 
 
 class Spending:
-    """What one sandbox has used of the limits of its rules. A rule that a new policy keeps goes on counting."""
+    """What one sandbox has used of the limits of its rules. A rule that a new policy keeps goes on counting.
 
-    def __init__(self) -> None:
-        self._counts: dict[bytes, _Count] = {}
-        self._versions: dict[int, tuple[Rule, ...]] = {}
+    Args:
+        stored: What ``stored`` has returned.
 
-    def keep(self, policy: Policy) -> int:
-        """Count for the rules of a policy from now on, and return the number of this version of the policy.
+    Raises:
+        ValueError: It is nothing of that kind.
+    """
 
-        Rules that are gone are forgotten, but what the edge has counted by the version before still comes in.
-        """
-        newest = max(self._versions, default=0)
-        self._versions = {number: rules for number, rules in self._versions.items() if number == newest}
-        self._versions[newest + 1] = policy.rules
-        known = {_key(rule) for rules in self._versions.values() for rule in rules if rule.limit is not None}
-        self._counts = {key: count for key, count in self._counts.items() if key in known}
-        return newest + 1
+    def __init__(self, stored: bytes | None = None) -> None:
+        self._counts = {} if stored is None else from_json(stored, dict[str, _Count])
+        self._limited: dict[str, tuple[int, RateLimit]] | None = None  # None: no policy has been told of yet
 
-    def add(self, version: int, told: Iterable[Spent], now_s: float | None = None) -> None:
-        """Add what the edge has counted by a version of the policy. What names no rule of it is ignored."""
-        rules = self._versions.get(version, ())
-        now_s = time.monotonic() if now_s is None else now_s
+    def keep(self, policy: Policy) -> None:
+        """Count for the rules of a policy from now on. Rules that are gone are forgotten."""
+        limited = [
+            (_key(rule), (number, rule.limit)) for number, rule in enumerate(policy.rules) if rule.limit
+        ]
+        self._limited = dict(limited)
+        self._counts = {key: count for key, count in self._counts.items() if key in self._limited}
+
+    def add(self, told: Iterable[Spent], now_ms: int | None = None) -> None:
+        """Add what the edge has counted. What is about no rule of the policy is ignored."""
+        now_ms = _now_ms() if now_ms is None else now_ms
         for one in told:
-            if not 0 <= one.rule < len(rules) or (limit := rules[one.rule].limit) is None:
+            if self._limited is not None and one.key not in self._limited:
                 continue
-            count = self._counts.setdefault(_key(rules[one.rule]), _Count())
+            count = self._counts.setdefault(one.key, _Count())
             count.total_bytes = max(count.total_bytes, one.total_bytes)
-            if one.requests <= 0 or limit.requests is None:
-                continue
-            last_s = now_s + max(limit.per_s / _PARTS, _LEAST_S)
-            if count.requests and count.requests[-1][0] >= now_s:
-                last_s, requests = count.requests.pop()
-                count.requests.append((last_s, requests + one.requests))
-            else:
-                count.requests.append((last_s, one.requests))
-            while count.requests[0][0] <= now_s - limit.per_s:
-                count.requests.popleft()
+            for end_ms, many in one.requests:
+                count.requests[end_ms] = max(count.requests.get(end_ms, 0), many)
+            if self._limited is not None:
+                count.requests = dict(_fresh(count, self._limited[one.key][1], now_ms))
 
-    def document(self, now_s: float | None = None) -> list[dict[str, Any]]:
-        """What an edge has to know of the newest version before it counts on."""
-        return list(self._document(time.monotonic() if now_s is None else now_s))
+    def document(self, now_ms: int | None = None) -> list[dict[str, Any]]:
+        """What an edge has to know of the rules that have limits before it counts on."""
+        return list(self._document(_now_ms() if now_ms is None else now_ms))
 
-    def _document(self, now_s: float) -> Iterator[dict[str, Any]]:
-        for number, rule in enumerate(self._versions[max(self._versions)] if self._versions else ()):
-            count = self._counts.get(_key(rule)) if rule.limit is not None else None
-            if count is not None:
-                requests = [[max(now_s - last_s, 0.0), many] for last_s, many in count.requests]
-                yield {"rule": number, "total_bytes": count.total_bytes, "requests": requests}
+    def stored(self) -> bytes:
+        """All of it as text."""
+        return msgspec.json.encode(self._counts)
+
+    def _document(self, now_ms: int) -> Iterator[dict[str, Any]]:
+        for key, (number, limit) in (self._limited or {}).items():
+            count = self._counts.get(key, _Count())
+            requests = sorted(_fresh(count, limit, now_ms))
+            yield {"rule": number, "key": key, "total_bytes": count.total_bytes, "requests": requests}
 
 
-def _key(rule: Rule) -> bytes:
-    return msgspec.json.encode(rule)
+def _fresh(count: _Count, limit: RateLimit, now_ms: int) -> _Requests:
+    """The requests that still count."""
+    oldest_ms = now_ms - limit.per_s * 1000
+    return [(end_ms, many) for end_ms, many in count.requests.items() if end_ms > oldest_ms]
+
+
+def _key(rule: Rule) -> str:
+    """The same for equal rules, also those of a later version of this program."""
+    return hashlib.sha256(msgspec.json.encode(rule)).hexdigest()[:32]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -30,6 +30,7 @@ from atoll.host import (
 from atoll.images import Images, PullSettings, Stacking, ready_base
 from atoll.network import (
     GATEWAY_ADDRESS,
+    Counts,
     EdgeProgram,
     HostSettings,
     Inspection,
@@ -47,6 +48,7 @@ from atoll.supervisor.idle import may_end_holder
 from atoll.supervisor.lifecycle.package_registries import PackageRegistries
 from atoll.supervisor.routes import make_api
 from atoll.supervisor.settings import Settings
+from atoll.supervisor.state.paths import Paths
 from atoll.supervisor.stopping import Stopping
 from atoll.supervisor.storage.programs import Programs, engines_by_version
 from atoll.supervisor.storage.trust import host_bundle
@@ -141,7 +143,7 @@ def _real_rooms(home: Home, settings: Settings, disks: DiskKind, complete: bool)
         image_roots=ImageRoots(complete=complete),
         relay=relay,
         links=Links(home.pins, relay),
-        inspection=Inspection(_edge_program(home), relay),
+        inspection=Inspection(_edge_program(home), relay, Counts(Paths(home).limits)),
         registries=PackageRegistries(lambda: registry_hosts(os.environ, settings.package_hosts)),
         authority=lambda: home_authority(home.authority).certificate,
         cgroups=cgroups,
@@ -183,7 +185,12 @@ def _edge_program(home: Home) -> EdgeProgram:
         }
 
     return EdgeProgram(
-        lambda: (str(edge_path()), *_user(_EDGE_UID)), config, functools.partial(note_program, home, "edge")
+        lambda: (str(edge_path()), *_user(_EDGE_UID)),
+        config,
+        home.run / "edge.sock",
+        functools.partial(note_program, home, "edge"),
+        functools.partial(earlier_program, home, "edge"),
+        functools.partial(_open_holder, home),
     )
 
 

@@ -59,7 +59,9 @@ async def place_of(testbed: NetworkTestbed) -> AsyncIterator[tuple[Place, Web, i
             testbed.guest(lambda: [nameserver]) as guest,
             web(certificate) as (served, port),
         ):
-            program = EdgeProgram(lambda: (str(edge_path()),), lambda: config)
+            program = EdgeProgram(
+                lambda: (str(edge_path()),), lambda: config, testbed.pins.parent / "edge.sock"
+            )
             inspection = Inspection(program, guest.link.guest.relay)
             try:
                 yield Place(guest, inspection, home), served, port
@@ -232,27 +234,27 @@ async def test_what_a_limit_has_counted_outlives_the_edge(testbed: NetworkTestbe
         async with browsing(place.guest, address, GOOD, port, place.trusted) as browser:
             for _ in range(3):
                 assert (await browser.fetch("GET", "/"))[0] == 200
-        spending = place.inspection._spending["s1"]
+        spending = place.inspection._inspected["s1"].spending
         if restarted == "the edge":
-            await eventually(lambda: sum(many for _, many in _requests(spending)) == 3)
+            await eventually(lambda: _requests(spending) == 3)
             await eventually(lambda: spending.document()[0]["total_bytes"] >= 3000)  # of the last one too
             before = _edge()
             os.kill(before, signal.SIGKILL)
             await eventually(lambda: before not in _edges() and _edges())
         else:  # what the edge has not told yet, it tells when it forgets
             place.inspection.forget("s1", place.guest.link.guest)
-            await eventually(lambda: sum(many for _, many in _requests(spending)) == 3)
+            await eventually(lambda: _requests(spending) == 3)
             await eventually(lambda: spending.document()[0]["total_bytes"] >= 3000)
             place.allow(rule)
         assert 3000 <= spending.document()[0]["total_bytes"] < 20_000
         async with browsing(place.guest, address, GOOD, port, place.trusted) as browser:
             assert (await browser.fetch("GET", "/"))[0] == 429
         place.inspection.erase("s1")
-        assert place.inspection._spending == {}
+        assert place.inspection._counts._spending == {}
 
 
-def _requests(spending: Spending) -> list[list[float]]:
-    return [each for one in spending.document() for each in one["requests"]]
+def _requests(spending: Spending) -> int:
+    return sum(many for one in spending.document() for _, many in one["requests"])
 
 
 async def test_a_guest_that_slept_while_the_edge_died_gets_its_reset_when_it_wakes(
@@ -287,7 +289,8 @@ async def test_an_edge_that_nobody_could_find_again_is_told_nothing(testbed: Net
         raise AssertionError("it is told something")
 
     async with testbed.guest(list) as guest:
-        program = EdgeProgram(lambda: (str(edge_path()),), config, started)
+        path = testbed.pins.parent / "edge.sock"
+        program = EdgeProgram(lambda: (str(edge_path()),), config, path, started)
         inspection = Inspection(program, guest.link.guest.relay)
         policy = Policy(rules=(Rule(hosts=(GOOD,), ports=(80,), protocol="http"),))
         guest.link.inspect(inspection, "s1", Grant(policy))

@@ -319,7 +319,7 @@ async def ground(directory: Path) -> AsyncIterator[Ground]:
     async with knowing({}) as (names, nameserver):
         settings = HostSettings(lambda: [nameserver], foreign=testbed.EVERYWHERE)
         links = Links(pins, testbed.relay_at(pins, settings))
-        program = EdgeProgram(lambda: (str(edge_path()),), lambda: config)
+        program = EdgeProgram(lambda: (str(edge_path()),), lambda: config, directory / "edge.sock")
         inspection = Inspection(program, links.relay)
         made = Ground(directory, links, settings, inspection, names, home)
         servers = []

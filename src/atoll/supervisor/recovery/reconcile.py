@@ -271,7 +271,8 @@ class Reconcile:
         checkpoint = self._paths.checkpoint(row.sandbox_id)
         paths = self._paths
         needed = {disk, paths.console(row.sandbox_id), paths.row(row.sandbox_id)}
-        needed |= {paths.decisions(row.sandbox_id), paths.unplug_mark(row.sandbox_id)}
+        needed |= {paths.decisions(row.sandbox_id), paths.limits(row.sandbox_id)}
+        needed.add(paths.unplug_mark(row.sandbox_id))
         if (row.state == "suspended" and row.has_memory) or row.engine_disk:
             needed.add(checkpoint)
         if row.machine_id is not None:

@@ -15,7 +15,8 @@ def undisturbed(rows: Iterable[SandboxRow], paths: Paths) -> set[str]:
     Their rows must be of sandboxes for which no operation was cut short. Nothing has to be recovered for them.
     """
     checkpoint = paths.checkpoint("").name
-    may_be = {paths.console("").name, paths.row("").name, paths.decisions("").name}
+    files = (paths.console, paths.row, paths.decisions, paths.limits)
+    may_be = {path("").name for path in files}
     return {row.sandbox_id for row in rows if _is_undisturbed(row, str(paths.sandboxes), checkpoint, may_be)}
 
 

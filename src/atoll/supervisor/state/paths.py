@@ -43,6 +43,10 @@ class Paths:
         """What was decided about a sandbox's way out."""
         return self.sandbox(sandbox_id) / "egress.log"
 
+    def limits(self, sandbox_id: str) -> Path:
+        """What the limits of a sandbox's rules have counted."""
+        return self.sandbox(sandbox_id) / "limits.json"
+
     def row(self, sandbox_id: str) -> Path:
         """The copy of a sandbox's row."""
         return self.sandbox(sandbox_id) / "row.json"

@@ -1,0 +1,255 @@
+package home
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"atoll/channel"
+	"atoll/edge/control"
+	"atoll/edge/serve"
+)
+
+const (
+	peersMost = 16
+	// When descriptors are short, who wants to talk is tried again a little later.
+	shortage = 250 * time.Millisecond
+	// How many sandboxes a new owner hears of in one message.
+	knownTogether = 500
+)
+
+// peer is who has connected to the edge. Only the owner may ask and is told.
+type peer struct {
+	link    *channel.Channel
+	home    *Home
+	ctx     context.Context // ends when it is the owner no more
+	stop    context.CancelFunc
+	telling sync.WaitGroup
+	isTold  bool
+}
+
+// Serve talks to those who connect until the home ends.
+func (h *Home) Serve(listener *net.UnixListener) error {
+	h.mu.Lock()
+	h.listener = listener
+	h.mu.Unlock()
+	first := time.AfterFunc(firstMost, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.endAlone()
+	})
+	defer first.Stop()
+	for {
+		conn, err := listener.AcceptUnix()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return h.close()
+		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM),
+			errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.ECONNABORTED):
+			time.Sleep(shortage)
+		case err != nil:
+			h.fail(fmt.Errorf("accept: %w", err))
+		default:
+			h.welcome(conn)
+		}
+	}
+}
+
+func (h *Home) welcome(conn *net.UnixConn) {
+	if err := h.mayTalk(conn); err != nil {
+		h.faults.note(err.Error())
+		conn.Close()
+		return
+	}
+	made := &peer{link: channel.New(conn), home: h}
+	made.ctx, made.stop = context.WithCancel(h.ctx)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed || len(h.peers) >= peersMost {
+		conn.Close()
+		return
+	}
+	h.peers[made] = struct{}{}
+	h.served.Go(made.listen)
+}
+
+// Send is of serve.Owner.
+func (p *peer) Send(message any) error { return p.link.Send(message) }
+
+// listen does what a peer asks for, until it has gone or makes no sense.
+func (p *peer) listen() {
+	defer p.leave()
+	message, file, err := control.Receive(p.link)
+	if err != nil {
+		return
+	}
+	closeFile(file)
+	if !p.hello(message) {
+		return
+	}
+	for {
+		// The end is what a peer that leaves looks like.
+		if message, file, err = control.Receive(p.link); err != nil {
+			return
+		}
+		answer, err := p.handle(message, file)
+		if err != nil {
+			p.home.faults.note(strings.TrimSpace(message.Op+" "+message.Sandbox) + ": " + err.Error())
+		}
+		if answer != nil && p.Send(answer) != nil {
+			return
+		}
+		if message.Op == "config" {
+			p.tell()
+		}
+	}
+}
+
+// handle does what the owner asks for, and gives the answer, if there is one. It owns the descriptor.
+func (p *peer) handle(message *control.Message, file *os.File) (any, error) {
+	h := p.home
+	h.handling.Lock()
+	defer h.handling.Unlock()
+	if !p.isOwner() {
+		closeFile(file)
+		return nil, nil
+	}
+	switch {
+	case message.Op == "config" && h.edge == nil:
+		if err := h.configure(message, file); err != nil {
+			err = fmt.Errorf("the configuration: %w", err)
+			h.fail(err)
+			return control.Log{Op: "log", Text: err.Error()}, nil // nothing else is told yet
+		}
+		return control.Ready{Op: "ready"}, nil
+	case message.Op == "stay":
+		return nil, h.stay(file)
+	case h.edge == nil:
+		closeFile(file)
+		return nil, errors.New("there is no configuration yet")
+	case message.Op == "relay":
+		return nil, h.relays.replace(file, message.Pair)
+	case message.Op == "judge":
+		answer, err := serve.Judge(message, file)
+		if err != nil {
+			return nil, err
+		}
+		return answer, nil
+	}
+	return nil, h.edge.Handle(message, file)
+}
+
+// hello makes a peer the owner, in place of the one before. It is false if the peer is not.
+func (p *peer) hello(message *control.Message) bool {
+	h := p.home
+	said := control.Welcome{Op: "welcome", Protocol: control.Protocol, Confined: h.confined}
+	if message.Op != "hello" || message.Protocol != control.Protocol {
+		said.Error = fmt.Sprintf("the first message is %s of protocol %d, and not hello of %d",
+			message.Op, message.Protocol, control.Protocol)
+		// Who does not read it does not matter.
+		_ = p.Send(said)
+		return false
+	}
+	if !p.own() {
+		return false
+	}
+	var known map[string]int64
+	h.handling.Lock()
+	if h.edge != nil {
+		h.edge.Greet()
+		known = h.edge.Known()
+		said.Pair, said.Config = h.relays.current(), h.config
+	}
+	h.handling.Unlock()
+	if p.sendKnown(known) != nil || p.Send(said) != nil {
+		return false
+	}
+	p.tell()
+	return true
+}
+
+// own has nobody else be the owner, nor be told anything any more. It is false if the home ends.
+func (p *peer) own() bool {
+	h := p.home
+	h.mu.Lock()
+	before := h.owner
+	if h.closed {
+		h.mu.Unlock()
+		return false
+	}
+	h.owner = p
+	h.mu.Unlock()
+	if before != nil {
+		before.link.Close()
+		before.stop()
+		before.telling.Wait()
+	}
+	return true
+}
+
+func (p *peer) sendKnown(known map[string]int64) error {
+	some := map[string]int64{}
+	for id, version := range known {
+		some[id] = version
+		if len(some) == knownTogether {
+			if err := p.Send(control.Known{Op: "known", Policies: some}); err != nil {
+				return err
+			}
+			some = map[string]int64{}
+		}
+	}
+	if len(some) == 0 {
+		return nil
+	}
+	return p.Send(control.Known{Op: "known", Policies: some})
+}
+
+// tell has the owner told what is decided from now on. It begins when there is an edge.
+func (p *peer) tell() {
+	h := p.home
+	h.handling.Lock()
+	edge := h.edge
+	h.handling.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.owner != p || edge == nil || p.isTold {
+		return
+	}
+	p.isTold = true
+	// What they have not told when the owner takes no more, the next one is told.
+	p.telling.Go(func() { edge.Tell(p.ctx, p) })
+	p.telling.Go(func() { h.faults.tell(p.ctx, p) })
+}
+
+func (p *peer) leave() {
+	p.link.Close()
+	p.stop()
+	p.telling.Wait()
+	h := p.home
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.peers, p)
+	if h.owner == p {
+		h.owner = nil
+		h.endAlone()
+	}
+}
+
+func (p *peer) isOwner() bool {
+	p.home.mu.Lock()
+	defer p.home.mu.Unlock()
+	return p.home.owner == p
+}
+
+func closeFile(file *os.File) {
+	if file != nil {
+		file.Close()
+	}
+}

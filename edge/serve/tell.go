@@ -1,0 +1,200 @@
+package serve
+
+import (
+	"context"
+	"time"
+
+	"atoll/edge/control"
+	"atoll/edge/limit"
+)
+
+const (
+	seenTogether = 20 // each has at most 1 KiB of path and of reason, and JSON may double it
+	// Of what limits have counted in one message, in bytes. One rule has at most 16 KiB.
+	spentTogether = 40 << 10
+	// How many messages about sandboxes that are forgotten wait for an owner that does not read.
+	lastMost = 4096
+)
+
+// Owner hears of what the edge decides.
+type Owner interface {
+	Send(message any) error
+}
+
+// alarm is why a sandbox is to be unplugged. It is told to each owner until it is settled: one may die before it has read it.
+type alarm struct {
+	message control.Unplug
+	isTold  bool
+}
+
+// Greet has another owner told all that matters to it. Nobody may be told anything meanwhile.
+func (e *Edge) Greet() {
+	e.mu.Lock()
+	e.last = nil // of sandboxes that are gone
+	e.mu.Unlock()
+	for _, each := range e.all() {
+		each.greet()
+	}
+}
+
+// Known has the versions of the policies that are in force, by sandbox.
+func (e *Edge) Known() map[string]int64 {
+	known := map[string]int64{}
+	for _, each := range e.all() {
+		known[each.id] = 0
+		if current := each.current(); current != nil {
+			known[each.id] = current.version
+		}
+	}
+	return known
+}
+
+// Tell tells an owner at once what was decided, and what follows with the next second. It returns when the context ends or
+// the owner takes no more. What is not told then waits: of each sandbox so many kinds of decisions, what its limits have
+// counted, and one reason to be unplugged. There is one owner at a time.
+func (e *Edge) Tell(ctx context.Context, to Owner) {
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	news := e.news
+	err := e.tellAlarms(to)
+	for err == nil {
+		select {
+		case <-e.alarms:
+			err = e.tellAlarms(to)
+		case <-news:
+			news = nil
+			err = e.tellSeen(to)
+		case <-second.C:
+			if err = e.tellSpent(to); err == nil {
+				err = e.tellSeen(to)
+			}
+			news = e.news
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (e *Edge) tellAlarms(to Owner) error {
+	for _, each := range e.claimed() {
+		if message := each.takeAlarm(); message != nil {
+			if err := to.Send(*message); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (e *Edge) tellSeen(to Owner) error {
+	for _, each := range e.claimed() {
+		entries := each.seen.Take()
+		for len(entries) > 0 {
+			count := min(seenTogether, len(entries))
+			if err := to.Send(control.Seen{Op: "seen", Sandbox: each.id, Entries: entries[:count]}); err != nil {
+				return err
+			}
+			entries = entries[count:]
+		}
+	}
+	return nil
+}
+
+func (e *Edge) tellSpent(to Owner) error {
+	e.mu.Lock()
+	messages := e.last
+	e.last = nil
+	e.mu.Unlock()
+	for _, each := range e.claimed() {
+		messages = append(messages, each.takeSpent()...)
+	}
+	for _, message := range messages {
+		if err := to.Send(message); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// claimed are the sandboxes that the owner has told of. It knows nothing of others yet.
+func (e *Edge) claimed() []*sandbox {
+	var found []*sandbox
+	for _, each := range e.all() {
+		each.mu.Lock()
+		if each.isClaimed {
+			found = append(found, each)
+		}
+		each.mu.Unlock()
+	}
+	return found
+}
+
+// bury has the last words of a sandbox told that is forgotten.
+func (e *Edge) bury(messages []control.Spent) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.last)+len(messages) <= lastMost {
+		e.last = append(e.last, messages...)
+	}
+}
+
+func (s *sandbox) greet() {
+	s.mu.Lock()
+	s.isClaimed = false
+	if s.alarm != nil {
+		s.alarm.isTold = false
+	}
+	s.mu.Unlock()
+	s.meters.Greet()
+}
+
+// claim says that the owner has told of the sandbox. The lock is held. An alarm that it was told before is settled.
+func (s *sandbox) claim() {
+	s.isClaimed = true
+	if s.alarm == nil {
+		return
+	}
+	if s.alarm.isTold {
+		s.alarm = nil
+		return
+	}
+	wake(s.edge.alarms)
+}
+
+func (s *sandbox) takeAlarm() *control.Unplug {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.alarm == nil || s.alarm.isTold {
+		return nil
+	}
+	s.alarm.isTold = true
+	return &s.alarm.message
+}
+
+// takeSpent gives what the limits have counted in messages that are not too long.
+func (s *sandbox) takeSpent() []control.Spent {
+	var messages []control.Spent
+	var together []limit.Told
+	size := 0
+	for _, each := range s.meters.Take() {
+		const ofRule, ofPart = 120, 32
+		long := ofRule + ofPart*len(each.Requests)
+		if len(together) > 0 && size+long > spentTogether {
+			messages = append(messages, control.Spent{Op: "spent", Sandbox: s.id, Spent: together})
+			together, size = nil, 0
+		}
+		together, size = append(together, each), size+long
+	}
+	if len(together) > 0 {
+		messages = append(messages, control.Spent{Op: "spent", Sandbox: s.id, Spent: together})
+	}
+	return messages
+}
+
+// wake has somebody look who sleeps on a channel that holds one.
+func wake(who chan struct{}) {
+	select {
+	case who <- struct{}{}:
+	default: // it is known already that there is something
+	}
+}

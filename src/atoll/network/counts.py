@@ -1,0 +1,105 @@
+"""What the limits of all sandboxes have counted, in files that outlive the supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from atoll.host import write_atomically
+from atoll.network.spending import Spending, Spent
+from atoll.types import Policy
+
+_WRITE_S = 1.0
+_log = logging.getLogger(__name__)
+
+
+class Counts:
+    """Keeps a file for each sandbox whose limits have counted something. It may lag by a second or two.
+
+    Args:
+        path: Returns the file of a sandbox, whose directory is there as long as the sandbox. None: nothing is stored.
+    """
+
+    def __init__(self, path: Callable[[str], Path] | None = None) -> None:
+        self._path = path
+        self._spending: dict[str, Spending] = {}
+        self._changed: set[str] = set()
+        self._writing: asyncio.Task[None] | None = None
+        self._order = asyncio.Lock()
+
+    def keep(self, sandbox_id: str, policy: Policy) -> Spending:
+        """Return what a sandbox has used, which counts for the rules of a policy from now on."""
+        spending = self._spending.get(sandbox_id)
+        if spending is None:
+            spending = self._spending[sandbox_id] = self._stored(sandbox_id)
+        spending.keep(policy)
+        return spending
+
+    def add(self, sandbox_id: str, told: Iterable[Spent]) -> None:
+        """Add what the edge has counted, also for a sandbox that sleeps. One that is gone is ignored."""
+        spending = self._spending.get(sandbox_id)
+        if spending is None:
+            if self._path is None or not self._path(sandbox_id).parent.is_dir():
+                return
+            spending = self._spending[sandbox_id] = self._stored(sandbox_id)
+        spending.add(told)
+        if self._path is not None:
+            self._changed.add(sandbox_id)
+            if self._writing is None:
+                self._writing = asyncio.get_running_loop().create_task(self._write_soon())
+
+    def erase(self, sandbox_id: str) -> None:
+        """Drop what was counted for a sandbox, which is gone for ever."""
+        self._spending.pop(sandbox_id, None)
+        self._changed.discard(sandbox_id)
+        if self._path is not None:
+            with contextlib.suppress(OSError):  # its directory goes as well
+                self._path(sandbox_id).unlink(missing_ok=True)
+
+    async def aclose(self) -> None:
+        """Write what is not yet written."""
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.gather(self._writing, return_exceptions=True)
+        await asyncio.shield(self._write())
+
+    def _stored(self, sandbox_id: str) -> Spending:
+        if self._path is None:
+            return Spending()
+        path = self._path(sandbox_id)
+        try:
+            return Spending(path.read_bytes())
+        except FileNotFoundError:
+            return Spending()
+        except (OSError, ValueError) as error:
+            _log.error("%s cannot be read: the limits of the sandbox count from 0: %s", path, error)
+            return Spending()
+
+    async def _write_soon(self) -> None:
+        try:
+            while self._changed:
+                await asyncio.sleep(_WRITE_S)
+                await asyncio.shield(self._write())
+        finally:
+            self._writing = None
+
+    async def _write(self) -> None:
+        if self._path is None:
+            return
+        async with self._order:  # an older text must not come later
+            changed, self._changed = self._changed, set()
+            stored = {self._path(one): self._spending[one].stored() for one in changed}
+            await asyncio.to_thread(_write_all, stored)
+
+
+def _write_all(stored: dict[Path, bytes]) -> None:
+    for path, data in stored.items():
+        try:
+            write_atomically(path, data)
+        except FileNotFoundError:
+            pass  # the sandbox has gone
+        except OSError as error:
+            _log.error("%s cannot be written, and may miss what its limits have counted: %s", path, error)

@@ -1,0 +1,145 @@
+"""The channel to the edge, and how its process is started."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from atoll.host import LeftProgram
+from atoll.network.channel import Channel, Message
+from atoll.network.seqpacket import connect_to
+
+PROTOCOL = 1
+_HELLO_S = 5.0
+
+
+@dataclass(frozen=True)
+class EdgeProgram:
+    """How the edge is started and found again, and what it must know first.
+
+    Args:
+        argv: Returns the program and its arguments.
+        config: Returns the authority's certificate and key, and the certificates that verify servers, as PEM.
+        socket: Where it listens.
+        started: Called with the process's pid and start time before it is told anything. An OSError ends it.
+        earlier: Returns the edge of an earlier supervisor; None if none runs.
+        guardian: Returns a descriptor of the process as long as which the edge stays without a supervisor, for the
+            caller to close. None: it ends with its supervisor.
+    """
+
+    argv: Callable[[], tuple[str, ...]]
+    config: Callable[[], Mapping[str, str]]
+    socket: Path
+    started: Callable[[int, int], None] = lambda *_: None
+    earlier: Callable[[], LeftProgram | None] = lambda: None
+    guardian: Callable[[], int | None] = lambda: None
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """What an edge is when its owner comes.
+
+    Args:
+        confined: What it has given up.
+        pair: What its channel to the relay is called; empty if it has none.
+        policies: The versions of the policies that are in force, by sandbox.
+    """
+
+    confined: str
+    pair: str
+    policies: Mapping[str, int]
+
+
+class EdgeTalk:
+    """A conversation with the edge, as its owner. The owner before is cut off.
+
+    Args:
+        path: Where the edge listens.
+        heard: Called with each message after ``greet``.
+        ended: Set when the edge is gone or breaks the protocol.
+
+    Raises:
+        OSError: It does not run.
+    """
+
+    def __init__(self, path: Path, heard: Callable[[Message], None], ended: asyncio.Event) -> None:
+        self._heard = heard
+        self._ended = ended
+        self._first: asyncio.Queue[Message] = asyncio.Queue()
+        self._is_greeted = False
+        self._channel = Channel(connect_to(path), self._on_message, ended.set)
+
+    async def greet(self, config: Mapping[str, str]) -> Greeting:
+        """Become the owner, and have the edge use a configuration.
+
+        Raises:
+            OSError: It ends, speaks another protocol, or has another configuration.
+            TimeoutError: It does not answer.
+        """
+        name = hashlib.sha256(msgspec.json.encode(sorted(config.items()))).hexdigest()
+        self.send({"op": "hello", "protocol": PROTOCOL})
+        policies: dict[str, int] = {}
+        async with asyncio.timeout(_HELLO_S):
+            while (said := await self._next())["op"] == "known":
+                policies |= said["policies"]
+            if error := said.get("error"):
+                raise OSError(str(error)[:1000])
+            if not said.get("config"):
+                self.send_document({"op": "config", "config": name}, config)
+                if (ready := await self._next())["op"] != "ready":
+                    raise OSError(f"it cannot be configured: {str(ready.get('text'))[:1000]}")
+            elif said["config"] != name:
+                raise OSError("the home's authority, or the certificates that verify servers, have changed")
+        self._is_greeted = True
+        confined = ", ".join(said.get("confined") or ()) or "nothing"
+        greeting = Greeting(confined, str(said.get("pair", "")), policies)
+        # What came since is heard when the caller has done with this.
+        asyncio.get_running_loop().call_soon(self._hear_early)
+        return greeting
+
+    def send(self, message: Message, fd: int | None = None) -> None:
+        """Tell it something, with a descriptor that is closed here.
+
+        Raises:
+            OSError: It has ended, or does not read.
+        """
+        self._channel.send(message, fd)
+
+    def send_document(self, message: Message, document: object) -> None:
+        """Tell it something of any size.
+
+        Raises:
+            OSError: It has ended, or memory is short.
+        """
+        self._channel.send_document(message, document)
+
+    def close(self) -> None:
+        """Close it. Idempotent."""
+        self._channel.close()
+
+    async def _next(self) -> Message:
+        coming = asyncio.ensure_future(self._first.get())
+        ending = asyncio.ensure_future(self._ended.wait())
+        try:
+            await asyncio.wait({coming, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if not coming.done():
+                raise OSError("it ended before it was ready")
+            return coming.result()
+        finally:
+            coming.cancel()
+            ending.cancel()
+
+    def _on_message(self, message: Message) -> None:
+        if self._is_greeted and self._first.empty():
+            self._heard(message)
+        else:
+            self._first.put_nowait(message)
+
+    def _hear_early(self) -> None:
+        while not self._first.empty():
+            self._heard(self._first.get_nowait())
