@@ -263,3 +263,31 @@ func TestAConfigurationThatCannotBeUsedEndsTheEdge(t *testing.T) {
 		t.Error("it goes on")
 	}
 }
+
+func TestAnOwnerThatDoesNotReadIsReplaced(t *testing.T) {
+	c := servedBy(t)
+	say := talking(t, c)
+	stopped := c.socket
+	for range 5000 { // more than its socket holds is told about these
+		c.send(control.Message{Op: "no such"}, nil)
+	}
+	if got := say("on"); got != "19 on" {
+		t.Fatalf("beside an owner that does not read: %s", got)
+	}
+	if known := c.own(); known["s"] != 1 {
+		t.Errorf("the next owner hears of %v", known)
+	}
+	stopped.Close()
+	c.policy(rule)
+	told := c.hear()
+	for end := time.After(10 * time.Second); ; {
+		select {
+		case message := <-told:
+			if message["op"] == "spent" { // what was counted before it came
+				return
+			}
+		case <-end:
+			t.Fatal("the next owner is not told what was counted")
+		}
+	}
+}

@@ -4,6 +4,8 @@ package limit
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -186,13 +188,12 @@ func (m *Meter) tell() (Told, bool) {
 	defer m.mu.Unlock()
 	told := Told{Key: m.name, Total: m.total, Requests: [][2]int64{}}
 	changed := m.fresh < partMost || m.total != m.told
+	counted := map[int64]int64{}
 	for i := len(m.times) - 1; i >= 0 && m.times[i].part >= m.fresh; i-- {
-		last := len(told.Requests) - 1
-		if last >= 0 && told.Requests[last][0] == m.times[i].part {
-			told.Requests[last][1]++
-		} else {
-			told.Requests = append(told.Requests, [2]int64{m.times[i].part, 1})
-		}
+		counted[m.times[i].part]++
+	}
+	for _, end := range slices.Sorted(maps.Keys(counted)) {
+		told.Requests = append(told.Requests, [2]int64{end, counted[end]})
 	}
 	m.fresh, m.told = partMost, m.total
 	return told, changed
