@@ -149,6 +149,11 @@ type Spent struct {
 	Spent   []limit.Told `json:"spent"`
 }
 
+// Told answers an owner who has asked for all that limits have counted.
+type Told struct {
+	Op string `json:"op"`
+}
+
 // Unplug asks to unplug a sandbox.
 type Unplug struct {
 	Op      string `json:"op"`

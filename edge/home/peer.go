@@ -103,13 +103,30 @@ func (p *peer) listen() {
 		if err != nil {
 			p.home.faults.note(strings.TrimSpace(message.Op+" "+message.Sandbox) + ": " + err.Error())
 		}
-		if answer != nil && p.Send(answer) != nil {
+		if p.answer(answer) != nil {
 			return
 		}
 		if message.Op == "config" {
 			p.tell()
 		}
 	}
+}
+
+// told is an answer before which the edge tells what limits have counted.
+type told struct{ edge *serve.Edge }
+
+// answer sends one, if there is one. That may take as long as the owner does not read, and nobody else waits for it.
+func (p *peer) answer(one any) error {
+	if one == nil {
+		return nil
+	}
+	if all, ok := one.(told); ok {
+		if err := all.edge.TellSpent(p); err != nil {
+			return err
+		}
+		one = control.Told{Op: "told"}
+	}
+	return p.Send(one)
 }
 
 // handle does what the owner asks for, and gives the answer, if there is one. It owns the descriptor.
@@ -134,6 +151,8 @@ func (p *peer) handle(message *control.Message, file *os.File) (any, error) {
 	case h.edge == nil:
 		closeFile(file)
 		return nil, errors.New("there is no configuration yet")
+	case message.Op == "tell":
+		return told{h.edge}, nil
 	case message.Op == "relay":
 		return nil, h.relays.replace(file, message.Pair)
 	case message.Op == "judge":

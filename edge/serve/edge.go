@@ -40,6 +40,8 @@ type Edge struct {
 	news      chan struct{} // something was decided
 	alarms    chan struct{} // a sandbox is to be unplugged
 
+	telling sync.Mutex // held while it is told what limits have counted
+
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox
 	lobby     lobby

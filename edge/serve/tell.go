@@ -65,7 +65,7 @@ func (e *Edge) Tell(ctx context.Context, to Owner) {
 			news = nil
 			err = e.tellSeen(to)
 		case <-second.C:
-			if err = e.tellSpent(to); err == nil {
+			if err = e.TellSpent(to); err == nil {
 				err = e.tellSeen(to)
 			}
 			news = e.news
@@ -100,7 +100,10 @@ func (e *Edge) tellSeen(to Owner) error {
 	return nil
 }
 
-func (e *Edge) tellSpent(to Owner) error {
+// TellSpent tells what limits have counted until now, which else waits for the next second.
+func (e *Edge) TellSpent(to Owner) error {
+	e.telling.Lock() // so that nothing is still being told when it returns
+	defer e.telling.Unlock()
 	e.mu.Lock()
 	messages := e.last
 	e.last = nil

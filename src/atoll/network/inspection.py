@@ -31,6 +31,7 @@ from atoll.types import EgressDecision, EgressVerdict, Policy, converted
 
 _START_S = 15.0
 _JUDGE_S = 10.0
+_LAST_S = 1.0
 # It is back within two seconds after it died, and does not spin when it cannot start.
 _PAUSES_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0)
 _log = logging.getLogger(__name__)
@@ -109,6 +110,7 @@ class Inspection:
         self._running: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
         self._stays = False
+        self._told = asyncio.Event()
         self._ids = itertools.count(1)
         self._judging: dict[int, asyncio.Future[Message]] = {}
 
@@ -137,6 +139,8 @@ class Inspection:
 
     async def aclose(self, *, stay: bool = False) -> None:
         """End it, which resets its connections; or with ``stay`` leave it to the next supervisor."""
+        if not stay:
+            await self._hear_last()
         self._stays = stay
         if self._running is not None:
             self._running.cancel()
@@ -212,6 +216,14 @@ class Inspection:
             raise EdgeError(f"the process that judges requests gives no answer: {error}") from error
         finally:
             self._judging.pop(number, None)
+
+    async def _hear_last(self) -> None:
+        """Hear what limits have counted in the last second."""
+        if self._ready.is_set():
+            self._tell({"op": "tell"})
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_S):
+                    await self._told.wait()
 
     def _run_on(self) -> None:
         if self._running is None:
@@ -343,6 +355,8 @@ class Inspection:
             answer = self._judging.get(message["id"])
             if answer is not None and not answer.done():
                 answer.set_result(message)
+        elif op == "told":
+            self._told.set()
         elif op == "log":
             _log.warning("the edge: %s", str(message["text"])[:1000])
         elif op == "spent":  # also of one that has just been forgotten, because it sleeps now
