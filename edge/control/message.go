@@ -32,7 +32,7 @@ type Message struct {
 	Refused    bool   `json:"refused"`
 	Protocol   int    `json:"protocol"`
 	Pair       string `json:"pair"`   // what the supervisor calls the channel to a relay
-	Config     string `json:"config"` // what it calls a configuration
+	Config     string `json:"config"` // what it calls the authority of a configuration
 }
 
 // Receive reads the next message to the edge and the descriptor with it, which is nil when there is none.
@@ -105,7 +105,7 @@ type Welcome struct {
 	Protocol int      `json:"protocol"`
 	Confined []string `json:"confined"`
 	Pair     string   `json:"pair"`   // of the relay beside it; empty: none runs
-	Config   string   `json:"config"` // which configuration it has; empty: none yet
+	Config   string   `json:"config"` // of which authority it has a configuration; empty: none yet
 	Error    string   `json:"error,omitempty"`
 }
 

@@ -49,11 +49,18 @@ func New(user int, confined []string) *Home {
 
 var errClosed = errors.New("the edge is ending")
 
-// configure makes the edge, once: who wants another one ends this process.
+// configure makes the edge. A later owner may trust other servers, but who wants another authority ends this process.
 func (h *Home) configure(message *control.Message, file *os.File) error {
 	var config control.Config
 	if err := channel.Content(file, &config); err != nil {
 		return err
+	}
+	if h.edge != nil {
+		clear(config.Key)
+		if message.Config != h.config {
+			return errors.New("it is of another authority")
+		}
+		return h.edge.Trust(config.Roots)
 	}
 	made, err := serve.New(config)
 	if err != nil {

@@ -139,11 +139,15 @@ func (p *peer) handle(message *control.Message, file *os.File) (any, error) {
 		return nil, nil
 	}
 	switch {
-	case message.Op == "config" && h.edge == nil:
-		if err := h.configure(message, file); err != nil {
+	case message.Op == "config":
+		err := h.configure(message, file)
+		switch {
+		case err != nil && h.edge == nil:
 			err = fmt.Errorf("the configuration: %w", err)
 			h.fail(err)
 			return control.Log{Op: "log", Text: err.Error()}, nil // nothing else is told yet
+		case err != nil:
+			return nil, err
 		}
 		return control.Ready{Op: "ready"}, nil
 	case message.Op == "stay":

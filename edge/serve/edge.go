@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"atoll/edge/control"
@@ -33,7 +34,7 @@ type Carrier interface {
 // Edge carries the connections of all sandboxes.
 type Edge struct {
 	authority *leaf.Authority
-	roots     *x509.CertPool
+	roots     atomic.Pointer[x509.CertPool]
 	opening   *tls.Config
 	server    *http.Server
 	queue     *queue
@@ -55,13 +56,12 @@ func New(config control.Config) (*Edge, error) {
 	if err != nil {
 		return nil, err
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM([]byte(config.Roots)) && config.Roots != "" {
-		return nil, errors.New("there is no certificate in roots")
-	}
 	edge := &Edge{
-		authority: authority, roots: roots, queue: newQueue(), news: make(chan struct{}, 1),
+		authority: authority, queue: newQueue(), news: make(chan struct{}, 1),
 		alarms: make(chan struct{}, 1), sandboxes: map[string]*sandbox{},
+	}
+	if err := edge.Trust(config.Roots); err != nil {
+		return nil, err
 	}
 	edge.opening = &tls.Config{
 		MinVersion:         tls.VersionTLS12,
@@ -85,6 +85,16 @@ func New(config control.Config) (*Edge, error) {
 	edge.server.Protocols.SetHTTP1(true)
 	edge.server.Protocols.SetUnencryptedHTTP2(true)
 	return edge, nil
+}
+
+// Trust has servers verified by these certificates from now on.
+func (e *Edge) Trust(roots string) error {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM([]byte(roots)) && roots != "" {
+		return errors.New("there is no certificate in roots")
+	}
+	e.roots.Store(pool)
+	return nil
 }
 
 type connectionKey struct{}

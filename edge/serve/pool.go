@@ -210,7 +210,7 @@ func (e *Edge) secure(
 	ctx context.Context, plain net.Conn, name string, offered []string, sessions tls.ClientSessionCache,
 ) (net.Conn, error) {
 	secured := tls.Client(plain, &tls.Config{
-		RootCAs: e.roots, ServerName: name, NextProtos: offered, MinVersion: tls.VersionTLS12, ClientSessionCache: sessions,
+		RootCAs: e.roots.Load(), ServerName: name, NextProtos: offered, MinVersion: tls.VersionTLS12, ClientSessionCache: sessions,
 	})
 	ctx, cancel := context.WithTimeout(ctx, handshakeMost)
 	defer cancel()

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from atoll.host import LeftProgram
 from atoll.network.channel import Channel, Message
 from atoll.network.seqpacket import connect_to
@@ -71,7 +69,7 @@ class EdgeTalk:
         self._heard = heard
         self._ended = ended
         self._first: asyncio.Queue[Message] = asyncio.Queue()
-        self._is_greeted = False
+        self._are_early_heard = False
         self._channel = Channel(connect_to(path), self._on_message, ended.set)
 
     async def greet(self, config: Mapping[str, str]) -> Greeting:
@@ -81,25 +79,26 @@ class EdgeTalk:
             OSError: It ends, speaks another protocol, or has another configuration.
             TimeoutError: It does not answer.
         """
-        name = hashlib.sha256(msgspec.json.encode(sorted(config.items()))).hexdigest()
+        name = hashlib.sha256((config["ca_certificate"] + config["ca_key"]).encode()).hexdigest()
         self.send({"op": "hello", "protocol": PROTOCOL})
         policies: dict[str, int] = {}
+        early: list[Message] = []
         async with asyncio.timeout(_HELLO_S):
             while (said := await self._next())["op"] == "known":
                 policies |= said["policies"]
             if error := said.get("error"):
                 raise OSError(str(error)[:1000])
-            if not said.get("config"):
-                self.send_document({"op": "config", "config": name}, config)
-                if (ready := await self._next())["op"] != "ready":
+            if said.get("config") not in ("", name):
+                raise OSError("the home has another authority now")
+            self.send_document({"op": "config", "config": name}, config)
+            while (ready := await self._next())["op"] != "ready":
+                if ready["op"] == "log" and not said.get("config"):
                     raise OSError(f"it cannot be configured: {str(ready.get('text'))[:1000]}")
-            elif said["config"] != name:
-                raise OSError("the home's authority, or the certificates that verify servers, have changed")
-        self._is_greeted = True
+                early.append(ready)
         confined = ", ".join(said.get("confined") or ()) or "nothing"
         greeting = Greeting(confined, str(said.get("pair", "")), policies)
         # What came since is heard when the caller has done with this.
-        asyncio.get_running_loop().call_soon(self._hear_early)
+        asyncio.get_running_loop().call_soon(self._hear_early, early)
         return greeting
 
     def send(self, message: Message, fd: int | None = None) -> None:
@@ -135,11 +134,14 @@ class EdgeTalk:
             ending.cancel()
 
     def _on_message(self, message: Message) -> None:
-        if self._is_greeted and self._first.empty():
+        if self._are_early_heard:
             self._heard(message)
         else:
             self._first.put_nowait(message)
 
-    def _hear_early(self) -> None:
+    def _hear_early(self, early: list[Message]) -> None:
+        for message in early:
+            self._heard(message)
         while not self._first.empty():
             self._heard(self._first.get_nowait())
+        self._are_early_heard = True

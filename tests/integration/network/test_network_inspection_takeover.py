@@ -33,7 +33,7 @@ class House:
         self.program = replace(
             program, started=lambda pid, ticks: self.edges.append((pid, ticks)), earlier=self._earlier
         )
-        self._authority = authority
+        self.authority = authority
 
     def _earlier(self) -> LeftProgram | None:
         try:
@@ -48,7 +48,7 @@ class House:
         inspection = Inspection(self.program, self.guest.link.guest.relay, counts)
         try:
             await inspection.start()
-            yield Place(self.guest, inspection, self._authority)
+            yield Place(self.guest, inspection, self.authority)
         finally:
             await inspection.aclose(stay=stays)
 
@@ -185,7 +185,10 @@ async def test_what_no_sandbox_claims_is_forgotten(testbed: NetworkTestbed) -> N
         await browser.__aexit__(OSError, None, None)
 
 
-async def test_an_edge_with_another_configuration_is_replaced(testbed: NetworkTestbed) -> None:
+@pytest.mark.parametrize("changed", ["the authority", "whom to trust"])
+async def test_an_edge_with_another_authority_is_replaced_and_with_other_roots_is_not(
+    testbed: NetworkTestbed, changed: str
+) -> None:
     async with house_of(testbed) as (house, _, port):
         rule = Rule(hosts=(GOOD,), ports=(port,), methods=("GET",))
         async with house.supervisor() as first:
@@ -193,13 +196,20 @@ async def test_an_edge_with_another_configuration_is_replaced(testbed: NetworkTe
             address = await address_of(house.guest, GOOD)
             async with browsing(house.guest, address, GOOD, port, first.trusted) as browser:
                 assert (await browser.fetch("GET", "/"))[0] == 200
-        config = dict(house.program.config())
-        house.program = replace(house.program, config=lambda: {**config, "roots": config["roots"] + "\n"})
+        config, path = dict(house.program.config()), house.home / "other.pem"
+        other = home_authority(path)
+        path.unlink()
+        if changed == "the authority":
+            house.authority = other
+            config |= {"ca_certificate": other.certificate, "ca_key": other.key}
+        else:
+            config["roots"] = other.certificate
+        house.program = replace(house.program, config=lambda: config)
         async with house.supervisor() as second:
             second.allow(rule)
             async with browsing(house.guest, address, GOOD, port, second.trusted) as browser:
-                assert (await browser.fetch("GET", "/"))[0] == 200
-        assert len(house.edges) == 2
+                status, _ = await browser.fetch("GET", "/")
+        assert (len(house.edges), status) == ((2, 200) if changed == "the authority" else (1, 502))
 
 
 async def test_a_question_is_told_when_the_edge_ends(testbed: NetworkTestbed) -> None:
