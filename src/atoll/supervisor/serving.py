@@ -80,7 +80,7 @@ async def serve(home: Home, settings: Settings, disks: DiskKind, *, complete: bo
     _log.info("supervisor %s serves %s, disks: %s", os.getpid(), home.path, disks)
     idle = asyncio.create_task(system.keeper.until_idle())
     asked = asyncio.create_task(stopping.asked())
-    holding = asyncio.create_task(_keep_holder(home, rooms.relay))
+    holding = asyncio.create_task(_keep_holder(home, rooms))
     try:
         await asyncio.wait({idle, asked}, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -97,7 +97,7 @@ async def serve(home: Home, settings: Settings, disks: DiskKind, *, complete: bo
     return may_end_holder(sandbox.row.state for sandbox in system.registry.sandboxes())
 
 
-async def _keep_holder(home: Home, relay: Relay) -> None:
+async def _keep_holder(home: Home, rooms: Rooms) -> None:
     """Replace a holder that died: without one, the sandboxes would die with this process."""
     while True:
         await asyncio.sleep(_HOLDER_LOOK_S)
@@ -105,7 +105,9 @@ async def _keep_holder(home: Home, relay: Relay) -> None:
             if find_holder(home) is None:
                 _log.warning("the holder process died; starting another one")
                 await asyncio.to_thread(replace_holder, home)
-                relay.be_guarded()
+                rooms.relay.be_guarded()
+                if rooms.inspection is not None:
+                    rooms.inspection.be_guarded()
         except (AtollError, OSError) as error:
             _log.error("cannot start a holder process: %s", error)
 

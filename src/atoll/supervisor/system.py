@@ -287,10 +287,14 @@ class System:
         await self.templates.load()
         await asyncio.to_thread(self._rooms.programs.keep)
         self.trash.resume()
+        if self._rooms.inspection is not None:
+            await self._rooms.inspection.start()
         await self._reconcile.run()
         await self.templates.start()
         self._storage.compaction.look()
         await self._rooms.links.start()
+        if self._rooms.inspection is not None:
+            self._rooms.inspection.forget_others()
         self.pool.start()
         await asyncio.to_thread(self._machines.prestarted.sweep)
         self._relayer.end_cut_short()
@@ -352,9 +356,10 @@ class System:
         for sandbox in everything:
             if sandbox.running is not None:
                 sandbox.running.close()
-        await self._rooms.links.aclose(stay=not may_end_holder(one.row.state for one in everything))
+        stay = not may_end_holder(one.row.state for one in everything)
+        await self._rooms.links.aclose(stay=stay)
         if self._rooms.inspection is not None:
-            await self._rooms.inspection.aclose()
+            await self._rooms.inspection.aclose(stay=stay)
         await self.trash.aclose(_ERASE_S)
         await self.database.aclose()
 
