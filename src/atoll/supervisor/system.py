@@ -287,14 +287,12 @@ class System:
         await self.templates.load()
         await asyncio.to_thread(self._rooms.programs.keep)
         self.trash.resume()
-        if self._rooms.inspection is not None:
-            await self._rooms.inspection.start()
+        await self.egress.start()
         await self._reconcile.run()
         await self.templates.start()
         self._storage.compaction.look()
         await self._rooms.links.start()
-        if self._rooms.inspection is not None:
-            self._rooms.inspection.forget_others()
+        self.egress.forget_others()
         self.pool.start()
         await asyncio.to_thread(self._machines.prestarted.sweep)
         self._relayer.end_cut_short()
@@ -303,13 +301,12 @@ class System:
             each.start()
         if self.settings.checksum_mib_s:
             self._storage.background_checksums.start()
-        self.dial_socket.start()
+        for one in (self.dial_socket, self.disk_pressure, self.host_memory):
+            one.start()
         self.tasks.watch(self._state.journal.keep_small(self._running_ids))
         self.tasks.watch(self.templates.tend())
         self.tasks.watch(self.egress.look_ahead())
         self.drains.go_on()
-        self.disk_pressure.start()
-        self.host_memory.start()
         for watch in (self.schedules, self.automatic_snapshots, self.recoveries, self.unresponsive):
             self.tasks.watch(watch.run())
         self.tasks.watch(self.wake_timers.run())
@@ -358,8 +355,7 @@ class System:
                 sandbox.running.close()
         stay = not may_end_holder(one.row.state for one in everything)
         await self._rooms.links.aclose(stay=stay)
-        if self._rooms.inspection is not None:
-            await self._rooms.inspection.aclose(stay=stay)
+        await self.egress.aclose(stay=stay)
         await self.trash.aclose(_ERASE_S)
         await self.database.aclose()
 

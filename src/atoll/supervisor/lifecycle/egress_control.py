@@ -87,6 +87,21 @@ class EgressControl:
         self.reach: ReachSandbox = _reach_none
         self._cut: set[str] = set()
 
+    async def start(self) -> None:
+        """Take over what an earlier supervisor has left that judges requests. Call it before a sandbox is adopted."""
+        if self._inspection is not None:
+            await self._inspection.start()
+
+    def forget_others(self) -> None:
+        """Have requests judged only for sandboxes that this supervisor knows. Call it when all are adopted."""
+        if self._inspection is not None:
+            self._inspection.forget_others()
+
+    async def aclose(self, *, stay: bool) -> None:
+        """End what judges requests, or leave it to the next supervisor."""
+        if self._inspection is not None:
+            await self._inspection.aclose(stay=stay)
+
     async def look_ahead(self) -> None:
         """Find the package registries if a policy needs them: nothing else goes on while a link waits for them."""
         networks = [sandbox.row.network for sandbox in self._registry.sandboxes()]
