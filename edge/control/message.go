@@ -139,6 +139,7 @@ type Judged struct {
 type Seen struct {
 	Op      string       `json:"op"`
 	Sandbox string       `json:"sandbox"`
+	At      float64      `json:"at"` // when the first of it was, in seconds since 1970
 	Entries []seen.Entry `json:"entries"`
 }
 

@@ -115,16 +115,23 @@ func (p *peer) listen() {
 // told is an answer before which the edge tells what limits have counted.
 type told struct{ edge *serve.Edge }
 
+// failed is an answer with which the edge ends.
+type failed struct{ why error }
+
 // answer sends one, if there is one. That may take as long as the owner does not read, and nobody else waits for it.
 func (p *peer) answer(one any) error {
 	if one == nil {
 		return nil
 	}
-	if all, ok := one.(told); ok {
-		if err := all.edge.TellSpent(p); err != nil {
+	switch each := one.(type) {
+	case told:
+		if err := each.edge.TellSpent(p); err != nil {
 			return err
 		}
 		one = control.Told{Op: "told"}
+	case failed:
+		defer p.home.fail(each.why)
+		one = control.Log{Op: "log", Text: each.why.Error()}
 	}
 	return p.Send(one)
 }
@@ -143,9 +150,7 @@ func (p *peer) handle(message *control.Message, file *os.File) (any, error) {
 		err := h.configure(message, file)
 		switch {
 		case err != nil && h.edge == nil:
-			err = fmt.Errorf("the configuration: %w", err)
-			h.fail(err)
-			return control.Log{Op: "log", Text: err.Error()}, nil // nothing else is told yet
+			return failed{fmt.Errorf("the configuration: %w", err)}, nil
 		case err != nil:
 			return nil, err
 		}

@@ -58,6 +58,7 @@ type world struct {
 	guests    map[string]net.Conn // the ends of connections that the relay keeps
 	resets    map[string]bool
 	entries   []seen.Entry
+	at        []float64 // when those of a message were
 	spent     []control.Spent
 	count     int
 	sandbox   string
@@ -145,7 +146,7 @@ func (w *world) Send(message any) error {
 	case control.Unplug:
 		w.unplugs = append(w.unplugs, told)
 	case control.Seen:
-		w.entries = append(w.entries, told.Entries...)
+		w.entries, w.at = append(w.entries, told.Entries...), append(w.at, told.At)
 	case control.Spent:
 		w.spent = append(w.spent, told)
 	}

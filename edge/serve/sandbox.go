@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"atoll/channel"
@@ -83,6 +84,7 @@ type sandbox struct {
 	pool   *pool
 	meters limit.Table
 	seen   seen.Counter
+	since  atomic.Int64 // when the first of it was, in milliseconds since 1970; 0: nothing was
 	bodies *budget
 	slots  chan struct{}
 
@@ -236,6 +238,7 @@ func (s *sandbox) forget() {
 
 // note counts a decision, which is told soon.
 func (s *sandbox) note(entry seen.Entry) {
+	s.since.CompareAndSwap(0, time.Now().UnixMilli())
 	s.seen.Note(entry)
 	wake(s.edge.news)
 }

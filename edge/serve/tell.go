@@ -6,6 +6,7 @@ import (
 
 	"atoll/edge/control"
 	"atoll/edge/limit"
+	"atoll/edge/seen"
 )
 
 const (
@@ -88,10 +89,10 @@ func (e *Edge) tellAlarms(to Owner) error {
 
 func (e *Edge) tellSeen(to Owner) error {
 	for _, each := range e.claimed() {
-		entries := each.seen.Take()
+		at, entries := each.takeSeen()
 		for len(entries) > 0 {
 			count := min(seenTogether, len(entries))
-			if err := to.Send(control.Seen{Op: "seen", Sandbox: each.id, Entries: entries[:count]}); err != nil {
+			if err := to.Send(control.Seen{Op: "seen", Sandbox: each.id, At: at, Entries: entries[:count]}); err != nil {
 				return err
 			}
 			entries = entries[count:]
@@ -172,6 +173,15 @@ func (s *sandbox) takeAlarm() *control.Unplug {
 	}
 	s.alarm.isTold = true
 	return &s.alarm.message
+}
+
+// takeSeen gives what was decided, and when the first of it was, in seconds since 1970.
+func (s *sandbox) takeSeen() (float64, []seen.Entry) {
+	at := s.since.Swap(0)
+	if at == 0 { // it was just before something was noted
+		at = time.Now().UnixMilli()
+	}
+	return float64(at) / 1000, s.seen.Take()
 }
 
 // takeSpent gives what the limits have counted in messages that are not too long.

@@ -84,6 +84,7 @@ func TestWhatHappensWithoutAnOwnerWaitsForTheNextOneThatKnowsTheSandbox(t *testi
 		}
 		return count
 	}
+	asked := float64(time.Now().UnixMilli()) / 1000
 	leave := w.own()
 	time.Sleep(1100 * time.Millisecond) // longer than it waits with what is not urgent
 	expect(t, fmt.Sprint(counted(), len(w.spending("k").Requests)), "0 0")
@@ -91,6 +92,11 @@ func TestWhatHappensWithoutAnOwnerWaitsForTheNextOneThatKnowsTheSandbox(t *testi
 	rule()
 	eventually(t, "all is told", func() bool { return counted() == 3 && sum(w.spending("k").Requests) == 3 })
 	leave()
+	w.mu.Lock()
+	if at := w.at[0]; at < asked-60 || at > asked {
+		t.Errorf("the first request was %v s before it asked", asked-at)
+	}
+	w.mu.Unlock()
 	// The next one hears all that was counted, also what was told before.
 	w.mu.Lock()
 	w.spent = nil

@@ -370,6 +370,6 @@ class Inspection:
         elif message["op"] == "seen":
             for entry in message["entries"]:
                 try:
-                    inspected.guest.told(converted({"at": time.time(), **entry}, EgressDecision))
+                    inspected.guest.told(converted({"at": message["at"], **entry}, EgressDecision))
                 except msgspec.ValidationError as error:  # the others are worth keeping
                     _log.error("the edge told a decision that means nothing: %s", error)
