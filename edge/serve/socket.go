@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // guestEnd is the socket of a guest's connection. While it waits to be reset it stays open and says nothing more.
@@ -152,10 +154,23 @@ func flushOnClose(conn net.Conn) {
 			conn = found.Conn
 		case *net.TCPConn:
 			_ = found.SetLinger(-1)
+			pauseAsUsual(found)
 			return
 		default:
 			return
 		}
+	}
+}
+
+// The kernel gives up a closed connection once the pauses between its attempts are as long as they may be. The relay has made
+// them short.
+const usualPauseMS = 120_000
+
+func pauseAsUsual(conn *net.TCPConn) {
+	if raw, err := conn.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_RTO_MAX_MS, usualPauseMS)
+		})
 	}
 }
 
