@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,8 +18,8 @@ from tests.integration.network.test_network_policies import address_of
 from tests.integration.network.testbed import Guest, NetworkTestbed, eventually
 from tests.integration.network.web import Web, browsing, certified, web
 
-from atoll.host import LeftProgram, edge_path
-from atoll.network import Counts, EdgeProgram, Grant, Inspection
+from atoll.host import LeftProgram, edge_path, process_alive
+from atoll.network import Counts, EdgeProgram, Grant, Inspection, edge_talk, inspection
 from atoll.secrets import Authority, home_authority
 from atoll.types import Inject, Policy, RateLimit, Rule
 
@@ -45,12 +46,12 @@ class House:
     async def supervisor(self, *, stays: bool = True) -> AsyncIterator[Place]:
         """Run one supervisor's side, which leaves the edge to the next one if ``stays``."""
         counts = Counts(lambda sandbox_id: self.home / f"{sandbox_id}.json")
-        inspection = Inspection(self.program, self.guest.link.guest.relay, counts)
+        made = Inspection(self.program, self.guest.link.guest.relay, counts)
         try:
-            await inspection.start()
-            yield Place(self.guest, inspection, self.authority)
+            await made.start()
+            yield Place(self.guest, made, self.authority)
         finally:
-            await inspection.aclose(stay=stays)
+            await made.aclose(stay=stays)
 
 
 @asynccontextmanager
@@ -212,6 +213,52 @@ async def test_an_edge_with_another_authority_is_replaced_and_with_other_roots_i
         assert (len(house.edges), status) == ((2, 200) if changed == "the authority" else (1, 502))
 
 
+@pytest.mark.parametrize("wrong", ["it hangs", "its protocol"])
+async def test_an_edge_that_cannot_be_talked_to_is_replaced(
+    testbed: NetworkTestbed, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    async with house_of(testbed) as (house, _, port):
+        rule = Rule(hosts=(GOOD,), ports=(port,), methods=("GET",))
+        async with house.supervisor() as first:
+            first.allow(rule)
+            address = await address_of(house.guest, GOOD)
+            async with browsing(house.guest, address, GOOD, port, first.trusted) as browser:
+                assert (await browser.fetch("GET", "/"))[0] == 200
+        monkeypatch.setattr(edge_talk, "_HELLO_S", 1.0)
+        monkeypatch.setattr(inspection, "_START_S", 0.1)
+        if wrong == "it hangs":
+            os.kill(house.edges[0][0], signal.SIGSTOP)
+        else:
+            monkeypatch.setattr(edge_talk, "PROTOCOL", 0)
+        async with house.supervisor() as second:
+            await eventually(lambda: not process_alive(*house.edges[0]))
+            monkeypatch.undo()
+            second.allow(rule)
+            await eventually(second.inspection._ready.is_set)
+            async with browsing(house.guest, address, GOOD, port, second.trusted) as browser:
+                assert (await browser.fetch("GET", "/"))[0] == 200
+
+
+async def test_a_relay_that_follows_while_there_is_no_supervisor_is_joined(testbed: NetworkTestbed) -> None:
+    async with house_of(testbed) as (house, _, port):
+        rule = Rule(hosts=(GOOD,), ports=(port,), methods=("GET",))
+        relay = house.guest.link.guest.relay
+        async with house.supervisor() as first:
+            first.allow(rule)
+            address = await address_of(house.guest, GOOD)
+            async with browsing(house.guest, address, GOOD, port, first.trusted) as browser:
+                assert (await browser.fetch("GET", "/"))[0] == 200
+        before = relay.pid
+        assert before is not None
+        os.kill(before, signal.SIGKILL)
+        await eventually(lambda: relay.pid not in (None, before))
+        async with house.supervisor() as second:
+            second.allow(rule)
+            async with browsing(house.guest, address, GOOD, port, second.trusted) as browser:
+                assert (await browser.fetch("GET", "/"))[0] == 200
+        assert len(house.edges) == 1
+
+
 async def test_a_question_is_told_when_the_edge_ends(testbed: NetworkTestbed) -> None:
     async with house_of(testbed) as (house, _, port):
         async with house.supervisor(stays=False) as place:
@@ -220,9 +267,9 @@ async def test_a_question_is_told_when_the_edge_ends(testbed: NetworkTestbed) ->
             await eventually(place.inspection._ready.is_set)
             destination = {"name": GOOD, "port": port, "addresses": []}
             request = {"scheme": "https", "method": "GET", "url": f"https://{GOOD}/", "headers": []}
-            os.kill(house.edges[0][0], 19)
+            os.kill(house.edges[0][0], signal.SIGSTOP)
             asking = asyncio.create_task(place.inspection.judge(Grant(policy), destination, request))
             await eventually(lambda: place.inspection._judging)
-            os.kill(house.edges[0][0], 9)
+            os.kill(house.edges[0][0], signal.SIGKILL)
             with pytest.raises(Exception, match="gives no answer: it has ended"):
                 await asking
