@@ -29,6 +29,7 @@ class Counts:
         self._changed: set[str] = set()
         self._writing: asyncio.Task[None] | None = None
         self._order = asyncio.Lock()
+        self._is_failing = False
 
     def keep(self, sandbox_id: str, policy: Policy) -> Spending:
         """Return what a sandbox has used, which counts for the rules of a policy from now on."""
@@ -91,15 +92,24 @@ class Counts:
             return
         async with self._order:  # an older text must not come later
             changed, self._changed = self._changed, set()
-            stored = {self._path(one): self._spending[one].stored() for one in changed}
-            await asyncio.to_thread(_write_all, stored)
+            stored = {one: (self._path(one), self._spending[one].stored()) for one in changed}
+            failed = await asyncio.to_thread(_write_all, stored)
+        if failed and not self._is_failing:
+            _log.error(
+                "what limits have counted cannot be written, and is tried again: %s",
+                next(iter(failed.values())),
+            )
+        self._is_failing = bool(failed)
+        self._changed |= failed.keys() & self._spending.keys()
 
 
-def _write_all(stored: dict[Path, bytes]) -> None:
-    for path, data in stored.items():
+def _write_all(stored: dict[str, tuple[Path, bytes]]) -> dict[str, OSError]:
+    failed: dict[str, OSError] = {}
+    for sandbox_id, (path, data) in stored.items():
         try:
             write_atomically(path, data)
         except FileNotFoundError:
             pass  # the sandbox has gone
         except OSError as error:
-            _log.error("%s cannot be written, and may miss what its limits have counted: %s", path, error)
+            failed[sandbox_id] = error
+    return failed

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from atoll.network import Counts
+from atoll.network import counts as counts_module
 from atoll.network.spending import Spent
 from atoll.types import Policy, RateLimit, Rule
 
@@ -33,14 +35,18 @@ def key_in(counts: Counts) -> str:
     return str(document["key"])
 
 
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not is_so():  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.05)
+
+
 def test_what_was_counted_outlives_the_supervisor(directory: Path) -> None:
     async def first() -> str:
         counts = counts_in(directory)
         key = key_in(counts)
         counts.add("s1", told(key, 700))
-        async with asyncio.timeout(PATIENCE_S):
-            while not (directory / "s1" / "limits.json").exists():  # noqa: ASYNC110 - nothing tells
-                await asyncio.sleep(0.05)
+        await until(lambda: (directory / "s1" / "limits.json").exists())
         counts.add("s1", told(key, 800))
         await counts.aclose()
         return key
@@ -75,3 +81,29 @@ def test_a_file_that_cannot_be_read_counts_from_zero(directory: Path) -> None:
     (directory / "s1" / "limits.json").write_text("[")
     (document,) = counts_in(directory).keep("s1", POLICY).document()
     assert document["total_bytes"] == 0
+
+
+def test_what_cannot_be_written_is_written_later(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tries: list[Path] = []
+
+    def fail_twice(path: Path, data: bytes) -> None:
+        tries.append(path)
+        if len(tries) < 3:
+            raise OSError("no space left on device")
+        path.write_bytes(data)
+
+    async def work() -> None:
+        counts = counts_in(directory)
+        counts.add("s1", told(key_in(counts), 700))
+        await until(lambda: (directory / "s1" / "limits.json").exists())
+        await counts.aclose()
+
+    monkeypatch.setattr(counts_module, "_WRITE_S", 0.01)
+    monkeypatch.setattr(counts_module, "write_atomically", fail_twice)
+    asyncio.run(work())
+    assert len(tries) == 3
+    assert [record.getMessage() for record in caplog.records] == [
+        "what limits have counted cannot be written, and is tried again: no space left on device"
+    ]
