@@ -16,12 +16,16 @@ async def test_a_start_does_nothing_for_those_that_only_sleep(harness: Harness) 
     made = [await harness.create(name=f"s{number}") for number in range(3)]
     for each in made[:2]:
         await harness.asleep(each)
+    counted = [harness.system.paths.limits(each["sandbox_id"]) for each in made]
+    for path in counted:
+        path.write_text("{}")
     await harness.crash()
     with patch.object(Unplugs, "heed", return_value=False) as heeded:
         await harness.start()
     assert [call.args[0].sandbox_id for call in heeded.call_args_list] == [made[2]["sandbox_id"]] * 2
     rows = [sandbox.row for sandbox in harness.system.registry.sandboxes()]
     assert undisturbed(rows, harness.system.paths) == {each["sandbox_id"] for each in made[:2]}
+    assert all(path.exists() for path in counted)
     for each in made[:2]:
         woken = await harness.ask("POST", f"/v1/sandboxes/{each['sandbox_id']}/wake")
         assert woken.json["state"] == "running"
