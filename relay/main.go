@@ -7,15 +7,14 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/signal"
 	"runtime/debug"
 	"syscall"
 
+	"atoll/channel"
 	"atoll/confine"
 	"atoll/relay/home"
 	"atoll/relay/neighbour"
@@ -51,7 +50,7 @@ func run(user, listenFD int, parts home.Parts) error {
 	if err := confine.CloseOthers(listenFD); err != nil {
 		return err
 	}
-	listener, err := listen(listenFD)
+	listener, err := channel.Listener(listenFD)
 	if err != nil {
 		return err
 	}
@@ -70,21 +69,4 @@ func run(user, listenFD int, parts home.Parts) error {
 		made.End()
 	}()
 	return made.Serve(listener)
-}
-
-func listen(fd int) (*net.UnixListener, error) {
-	file := os.NewFile(uintptr(fd), "listener")
-	if file == nil {
-		return nil, fmt.Errorf("%d is no descriptor", fd)
-	}
-	defer file.Close()
-	made, err := net.FileListener(file)
-	if err != nil {
-		return nil, fmt.Errorf("descriptor %d is no listener: %w", fd, err)
-	}
-	listener, ok := made.(*net.UnixListener)
-	if !ok || listener.Addr().Network() != "unixpacket" {
-		return nil, errors.New("the listener is not a SOCK_SEQPACKET unix socket")
-	}
-	return listener, nil
 }

@@ -192,17 +192,9 @@ func (h *Home) remove(id string) error {
 
 // mayTalk tells whether who connected is this process's user at its start, or root.
 func (h *Home) mayTalk(conn *net.UnixConn) error {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return err
+	user, err := channel.UserOf(conn)
+	if err == nil && user != 0 && user != h.parts.User {
+		err = fmt.Errorf("user %d may not talk to the relay: %w", user, syscall.EPERM)
 	}
-	var user uint32
-	var failed error
-	if err := raw.Control(func(fd uintptr) { user, failed = userOf(int(fd)) }); err != nil {
-		return err
-	}
-	if failed == nil && user != 0 && int(user) != h.parts.User {
-		failed = fmt.Errorf("user %d may not talk to the relay: %w", user, syscall.EPERM)
-	}
-	return failed
+	return err
 }

@@ -204,11 +204,3 @@ func (p *peer) isOwner() bool {
 	defer p.home.mu.Unlock()
 	return p.home.owner == p
 }
-
-func userOf(fd int) (uint32, error) {
-	credentials, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
-	if err != nil {
-		return 0, fmt.Errorf("ask who has connected: %w", err)
-	}
-	return credentials.Uid, nil
-}
