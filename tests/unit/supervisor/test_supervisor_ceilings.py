@@ -92,6 +92,9 @@ async def test_a_policy_is_tested_under_the_ceiling(harness: Harness) -> None:
             grants.append(grant)
             return EgressVerdict(action="deny", ceiling=True)
 
+        async def aclose(self, *, stay: bool) -> None:
+            pass
+
     harness.system.egress._inspection = cast(Any, Judging())
     await harness.ask("POST", "/v1/teams", {"name": "reef"})
     made = await harness.create(team="reef")
