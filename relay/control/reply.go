@@ -105,7 +105,8 @@ type Reach struct {
 
 // Parted tells that the channel to the process that judges requests is gone.
 type Parted struct {
-	Op string `json:"op"`
+	Op   string `json:"op"`
+	Pair string `json:"pair"`
 }
 
 // Log tells of a fault of the relay itself.

@@ -17,8 +17,8 @@ type Edges interface {
 	Attach(to *channel.Channel, pair string)
 	// Pair is what the channel to the process that runs is called; empty if none runs.
 	Pair() string
-	// OnLost has this called when the process is gone, or its channel is. It is called before the first Attach.
-	OnLost(tell func())
+	// OnLost has this called with the pair when the process is gone, or its channel is. It is called before the first Attach.
+	OnLost(tell func(pair string))
 	// Side is that process for one sandbox, whose connections a guest has.
 	Side(sandbox string, of *guest.Guest) Side
 }

@@ -21,7 +21,7 @@ import (
 type fakeEdges struct {
 	taken    chan net.Conn
 	attached chan *channel.Channel
-	lost     func()
+	lost     func(pair string)
 
 	mu     sync.Mutex
 	events []string
@@ -43,7 +43,7 @@ func (e *fakeEdges) Attach(to *channel.Channel, _ string) { e.attached <- to }
 
 func (e *fakeEdges) Pair() string { return "" }
 
-func (e *fakeEdges) OnLost(tell func()) { e.lost = tell }
+func (e *fakeEdges) OnLost(tell func(string)) { e.lost = tell }
 
 func (e *fakeEdges) Side(sandbox string, _ *guest.Guest) Side {
 	e.note("side of " + sandbox)
@@ -113,7 +113,7 @@ func TestRequestsAreJudgedByTheEdgeOfTheSandbox(t *testing.T) {
 func TestTheOwnerIsToldWhenTheEdgeIsGone(t *testing.T) {
 	edges := &fakeEdges{}
 	w := newWorld(t, edges)
-	edges.lost() // nobody is there yet: the next owner sees it in the answer to hello
+	edges.lost("first") // nobody is there yet: the next owner sees it in the answer to hello
 	first := w.owner()
 	must(t, first.do(control.Message{Op: "forget_names"}, nil))
 	select {
@@ -121,8 +121,8 @@ func TestTheOwnerIsToldWhenTheEdgeIsGone(t *testing.T) {
 		t.Errorf("it is told %+v", told)
 	default:
 	}
-	edges.lost()
-	first.hears(func(told event) bool { return told.Op == "parted" })
+	edges.lost("second")
+	first.hears(func(told event) bool { return told.Op == "parted" && told.Pair == "second" })
 }
 
 func TestALinkOfAnotherSandboxHasASideOfItsOwn(t *testing.T) {

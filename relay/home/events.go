@@ -32,7 +32,7 @@ type events struct {
 	untold  []*reaching
 	last    int64   // id of a reach
 	asked   []int64 // by the owner: to be told all that was decided until then
-	parted  bool    // the channel to the edge is gone
+	parted  string  // the pair of a channel to the edge that is gone; empty: none is to be told
 	logs    []string
 	dropped int // logs for which there was no room
 }
@@ -53,7 +53,7 @@ func (e *events) own(links []*Link) int64 {
 			e.fresh[link.news] = struct{}{}
 		}
 	}
-	e.asked, e.parted = nil, false // of the one before; the answer to hello says whether there is an edge
+	e.asked, e.parted = nil, "" // of the one before; the answer to hello says whether there is an edge
 	e.untold = e.untold[:0]
 	for _, each := range e.reaches {
 		e.untold = append(e.untold, each)
@@ -84,9 +84,9 @@ func (e *events) take() []any {
 		messages = append(messages, each.message)
 	}
 	e.untold = nil
-	if e.parted {
-		messages = append(messages, control.Parted{Op: "parted"})
-		e.parted = false
+	if e.parted != "" {
+		messages = append(messages, control.Parted{Op: "parted", Pair: e.parted})
+		e.parted = ""
 	}
 	for _, text := range e.logs {
 		messages = append(messages, control.Log{Op: "log", Text: text})
@@ -134,10 +134,10 @@ func (e *events) disown() {
 }
 
 // part has the owner told that nothing judges requests any more, or that nothing leads there.
-func (e *events) part() {
+func (e *events) part(pair string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.parted = true
+	e.parted = pair
 	e.changed.Broadcast()
 }
 

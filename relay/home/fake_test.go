@@ -103,6 +103,7 @@ type event struct {
 	Ref     string       `json:"ref"`
 	Port    int          `json:"port"`
 	Text    string       `json:"text"`
+	Pair    string       `json:"pair"`
 	At      float64      `json:"at"`
 	Entries []seen.Entry `json:"entries"`
 }

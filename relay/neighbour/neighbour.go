@@ -32,8 +32,9 @@ type Inspected interface {
 
 // Neighbour is the edge, which may end and be followed by another one. Nothing passes that needs it while none runs.
 type Neighbour struct {
-	// Lost is called when an edge is gone, and none has followed it. It is set before the first one comes; nil: nobody is told.
-	Lost func()
+	// Lost is called with its pair when an edge is gone, and none has followed it. It is set before the first one comes; nil:
+	// nobody is told.
+	Lost func(pair string)
 
 	following sync.Mutex // held while one edge follows another
 
@@ -124,7 +125,7 @@ func (n *Neighbour) listen(to *edge) {
 	if n.current() == to {
 		n.lose()
 		if n.Lost != nil {
-			n.Lost()
+			n.Lost(to.pair)
 		}
 	}
 }

@@ -333,8 +333,8 @@ func TestAnEdgeIsAskedWhetherItLives(t *testing.T) {
 }
 
 func TestThatAnEdgeIsGoneIsToldUnlessAnotherOneHasFollowed(t *testing.T) {
-	n, lost := New(), make(chan struct{}, 2)
-	n.Lost = func() { lost <- struct{}{} }
+	n, lost := New(), make(chan string, 2)
+	n.Lost = func(pair string) { lost <- pair }
 	first, _ := channels(t)
 	n.Attach(first, "first")
 	second, theirs := channels(t)
@@ -343,7 +343,9 @@ func TestThatAnEdgeIsGoneIsToldUnlessAnotherOneHasFollowed(t *testing.T) {
 		t.Errorf("the pair is %q", pair)
 	}
 	must(t, theirs.Close())
-	<-lost
+	if pair := <-lost; pair != "second" {
+		t.Errorf("the pair %q is lost", pair)
+	}
 	if pair := n.Pair(); pair != "" || len(lost) > 0 {
 		t.Errorf("the pair is %q, told again %d times", pair, len(lost))
 	}

@@ -357,7 +357,8 @@ class Relay:
     def _handle(self, message: Message) -> None:
         op = message["op"]
         if op == "parted":
-            self.pair = ""
+            if message["pair"] == self.pair:  # and not one that another pair has followed
+                self.pair = ""
         elif op == "log":
             _log.warning("the relay: %s", str(message["text"])[:1000])
         else:
