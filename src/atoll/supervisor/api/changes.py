@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from starlette.requests import Request
@@ -33,19 +34,13 @@ from atoll.supervisor.tenants.quotas import TeamQuotas
 _Wanted = TypeVar("_Wanted")
 
 
+@dataclass(eq=False)
 class Changes:
-    """Makes routes that change a sandbox.
+    """Makes routes that change a sandbox."""
 
-    Args:
-        registry: The sandboxes.
-        quotas: Knows the limits that are in force for them.
-        tasks: Owner of the work, which goes on if the client leaves.
-    """
-
-    def __init__(self, registry: Registry, quotas: TeamQuotas, tasks: Tasks) -> None:
-        self._registry = registry
-        self._quotas = quotas
-        self._tasks = tasks
+    registry: Registry
+    quotas: TeamQuotas
+    tasks: Tasks
 
     def route(
         self, name: str, kind: type[_Wanted], change: Callable[[Sandbox, _Wanted, Report], Awaitable[None]]
@@ -53,14 +48,14 @@ class Changes:
         """A route ``POST /v1/sandboxes/REF/NAME`` that does ``change`` with a body of this kind."""
 
         async def endpoint(request: Request) -> Response:
-            sandbox = self._registry.sandbox(request.path_params["ref"])
+            sandbox = self.registry.sandbox(request.path_params["ref"])
             wanted = await read_body(request, kind)
 
             async def work(report: Report) -> object:
                 await change(sandbox, wanted, report)
-                return info_of(sandbox, self._quotas)
+                return info_of(sandbox, self.quotas)
 
-            return await answer(request, self._tasks, work)
+            return await answer(request, self.tasks, work)
 
         return Route(f"/v1/sandboxes/{{ref}}/{name}", endpoint, methods=["POST"], name=name)
 

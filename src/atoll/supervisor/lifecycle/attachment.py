@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -18,17 +19,16 @@ class Follower(Protocol):
         """Watch a running machine that a sandbox has just got, until it ends."""
 
 
+@dataclass(eq=False)
 class Attachment:
     """Attaches running machines to sandboxes.
 
     Args:
-        registry: The sandboxes.
         followers: Are told of each machine that a sandbox gets.
     """
 
-    def __init__(self, registry: Registry, followers: Sequence[Follower]) -> None:
-        self._registry = registry
-        self._followers = followers
+    registry: Registry
+    followers: Sequence[Follower]
 
     async def take_up(
         self,
@@ -44,11 +44,11 @@ class Attachment:
         ``freeing`` is as in ``Database.put``.
         """
         columns = {**running.columns(), "relayering": False, **changes}
-        await self._registry.change(sandbox, durable=durable, freeing=freeing, state="running", **columns)
+        await self.registry.change(sandbox, durable=durable, freeing=freeing, state="running", **columns)
         self.attach(sandbox, running)
 
     def attach(self, sandbox: Sandbox, running: RunningMachine) -> None:
         """Do what ``take_up`` does, for a row that already says so."""
         sandbox.running, sandbox.link = running, None
-        for follower in self._followers:
+        for follower in self.followers:
             follower.follow(sandbox, running)

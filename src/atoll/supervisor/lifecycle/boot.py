@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from atoll.supervisor.lifecycle.image_program import start_program_of
@@ -17,31 +18,19 @@ if TYPE_CHECKING:
     from atoll.supervisor.storage.images import SupervisorImages
 
 
+@dataclass(kw_only=True, eq=False)
 class Boots:
     """Boots machines.
 
     Args:
-        images: The images of the sandboxes.
-        plans: How machines run.
-        running_machines: Starts the machines.
-        agents: Calls the guests' agents.
         nameserver: The name server that guests use.
     """
 
-    def __init__(
-        self,
-        *,
-        images: SupervisorImages,
-        plans: RunPlans,
-        running_machines: RunningMachines,
-        agents: Agents,
-        nameserver: str,
-    ) -> None:
-        self._images = images
-        self._plans = plans
-        self._running_machines = running_machines
-        self._agents = agents
-        self._nameserver = nameserver
+    images: SupervisorImages
+    plans: RunPlans
+    running_machines: RunningMachines
+    agents: Agents
+    nameserver: str
 
     async def boot(self, row: SandboxRow, link: Link) -> RunningMachine:
         """Boot the sandbox of a row from its disk.
@@ -52,8 +41,8 @@ class Boots:
 
         Postcondition: on any exception nothing runs. The link stays the caller's.
         """
-        wanted = first_init(row, self._images.facts(row.image_digest), self._nameserver)
-        return await self._running_machines.begin(self._plans.of(row), link, wanted)
+        wanted = first_init(row, self.images.facts(row.image_digest), self.nameserver)
+        return await self.running_machines.begin(self.plans.of(row), link, wanted)
 
     async def start_program(self, row: SandboxRow, running: RunningMachine) -> None:
         """Start the program of the image in a machine that has just booted, if the row asks for it.
@@ -61,4 +50,4 @@ class Boots:
         Raises:
             AtollError: The program cannot be started.
         """
-        await start_program_of(row, self._images.facts(row.image_digest), running, self._agents)
+        await start_program_of(row, self.images.facts(row.image_digest), running, self.agents)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,46 +32,20 @@ if TYPE_CHECKING:
     from atoll.supervisor.storage.trash import Trash
 
 
+@dataclass(kw_only=True, eq=False)
 class Clones:
-    """Restores copies.
+    """Restores copies."""
 
-    Args:
-        paths: Where the files are.
-        images: The images.
-        layers: The disks.
-        links: All links.
-        egress: Sets their policies.
-        plans: How machines run.
-        running_machines: Starts and ends machines.
-        volume_monitor: Follows each copy as soon as it runs.
-        memory: Lets a copy start only if the host has memory for it.
-        trash: Erases what is left of copies that failed, and makes room for others.
-    """
-
-    def __init__(
-        self,
-        *,
-        paths: Paths,
-        images: SupervisorImages,
-        layers: Layers,
-        links: Links,
-        egress: EgressControl,
-        plans: RunPlans,
-        running_machines: RunningMachines,
-        volume_monitor: Follower,
-        memory: MemoryAdmission,
-        trash: Trash,
-    ) -> None:
-        self._paths = paths
-        self._images = images
-        self._layers = layers
-        self._links = links
-        self._egress = egress
-        self._plans = plans
-        self._running_machines = running_machines
-        self._volume_monitor = volume_monitor
-        self._memory = memory
-        self._trash = trash
+    paths: Paths
+    images: SupervisorImages
+    layers: Layers
+    links: Links
+    egress: EgressControl
+    plans: RunPlans
+    running_machines: RunningMachines
+    volume_monitor: Follower
+    memory: MemoryAdmission
+    trash: Trash
 
     async def clone(
         self, row: SandboxRow, checkpoint: Path, env_inside: dict[str, str], *, being_written: bool = False
@@ -88,9 +63,9 @@ class Clones:
         Postcondition: on any exception nothing of the copy is left.
         """
         if not being_written:  # else its original may stand still
-            await self._trash.make_room()
+            await self.trash.make_room()
         try:
-            async with self._memory.room(row, checkpoint_bytes(checkpoint)):
+            async with self.memory.room(row, checkpoint_bytes(checkpoint)):
                 try:
                     return await self._clone(row, checkpoint, env_inside, being_written)
                 except PrestartedDiedError:
@@ -105,52 +80,52 @@ class Clones:
     async def _clone(
         self, row: SandboxRow, checkpoint: Path, env_inside: dict[str, str], being_written: bool
     ) -> tuple[Sandbox, RunningMachine]:
-        disk = self._paths.disk(row.sandbox_id, row.disk)
+        disk = self.paths.disk(row.sandbox_id, row.disk)
         disk.parent.mkdir(mode=0o700, exist_ok=True)
         link: Link | None = None
         try:
             if row.engine_disk:
                 disk.mkdir(mode=0o700)
             else:
-                stack = await to_the_end(asyncio.to_thread(self._layers.branch, disk, row.stack))
+                stack = await to_the_end(asyncio.to_thread(self.layers.branch, disk, row.stack))
                 row = row.but(stack=tuple(stack))
-            link = await self._links.take()
-            self._egress.govern(link, row)
+            link = await self.links.take()
+            self.egress.govern(link, row)
             await link.guest.know(read_names(checkpoint))
             # Copies share the memory pages that none of them touches.
-            plan = self._plans.of(row, checkpoint=checkpoint, read_ahead=False, being_written=being_written)
+            plan = self.plans.of(row, checkpoint=checkpoint, read_ahead=False, being_written=being_written)
             running = await self._begin(row, plan, env_inside, link)
         except BaseException:
             await to_the_end(self._give_up(link, disk))
             raise
         sandbox = Sandbox(row.but(**running.columns()))
         # It runs from now on, and its row may be stored much later: when all copies of a fork are there.
-        self._volume_monitor.follow(sandbox, running)
+        self.volume_monitor.follow(sandbox, running)
         return sandbox, running
 
     async def undo(self, sandbox: Sandbox, running: RunningMachine) -> None:
         """End a copy that has just been made, and free what it uses."""
-        await self._running_machines.end(running)
+        await self.running_machines.end(running)
         await self._give_up(running.link, running.disk)
 
     async def _begin(
         self, row: SandboxRow, plan: RunPlan, env_inside: dict[str, str], link: Link
     ) -> RunningMachine:
-        wanted = branched_init(row, env_inside, self._images.facts(row.image_digest))
-        running = await self._running_machines.begin(plan, link, wanted)
+        wanted = branched_init(row, env_inside, self.images.facts(row.image_digest))
+        running = await self.running_machines.begin(plan, link, wanted)
         try:
             # The guest still considers connections open that belong to its original.
             await link.reset_connections(read_flows(plan.checkpoint) if plan.checkpoint else [])
         except BaseException:
-            await to_the_end(self._running_machines.end(running))
+            await to_the_end(self.running_machines.end(running))
             raise
         return running
 
     async def _give_up(self, link: Link | None, disk: Path) -> None:
         if link is not None:
             await link.aclose()
-        await self._trash.take_unmounted(disk)
+        await self.trash.take_unmounted(disk)
         others = [entry for entry in disk.parent.iterdir() if entry.is_dir()] if disk.parent.exists() else []
         if not others:
-            self._trash.take(disk.parent)
-        await self._trash.make_room()
+            self.trash.take(disk.parent)
+        await self.trash.make_room()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from atoll.host import remove_tree
@@ -15,17 +16,12 @@ from atoll.supervisor.storage.trash import Trash
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class CrashCheckpoints:
-    """Keeps checkpoints for use after a crash.
+    """Keeps checkpoints for use after a crash."""
 
-    Args:
-        paths: Where checkpoints are.
-        trash: Erases earlier ones.
-    """
-
-    def __init__(self, paths: Paths, trash: Trash) -> None:
-        self._paths = paths
-        self._trash = trash
+    paths: Paths
+    trash: Trash
 
     def keep(self, row: SandboxRow, checkpoint: Path) -> None:
         """Make the next use of a sandbox after a crash go on from this checkpoint.
@@ -37,14 +33,14 @@ class CrashCheckpoints:
         """
         if not row.engine_disk:
             return
-        into = self._paths.checkpoint(row.sandbox_id)
-        aside = self._paths.new_checkpoint(row.sandbox_id)
+        into = self.paths.checkpoint(row.sandbox_id)
+        aside = self.paths.new_checkpoint(row.sandbox_id)
         try:
             if aside.exists():
                 remove_tree(aside)
             aside.mkdir(mode=0o700)
             link_files(checkpoint, aside)
-            self._trash.take(into)
+            self.trash.take(into)
             os.rename(aside, into)
         except OSError as error:
             _log.warning("sandbox %s has no new checkpoint for a crash: %s", row.sandbox_id, error)

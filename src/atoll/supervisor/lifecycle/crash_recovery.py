@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from atoll.errors import SandboxCrashedError
@@ -25,25 +26,15 @@ _SOON_S = 600.0
 _How = Literal["disk", "snapshot", "checkpoint"]
 
 
+@dataclass(kw_only=True, eq=False)
 class CrashRecovery:
-    """Decides how crashed sandboxes go on. The caller holds the sandbox's lock.
+    """Decides how crashed sandboxes go on. The caller holds the sandbox's lock."""
 
-    Args:
-        registry: The sandboxes and snapshots.
-        paths: Where checkpoints are.
-        rollback: Rolls sandboxes back in place.
-        restores: Restores sandboxes from their newest checkpoint.
-        starts: Boots sandboxes from their disks.
-    """
-
-    def __init__(
-        self, *, registry: Registry, paths: Paths, rollback: Rollback, restores: Restores, starts: Starts
-    ) -> None:
-        self._registry = registry
-        self._paths = paths
-        self._rollback = rollback
-        self._restores = restores
-        self._starts = starts
+    registry: Registry
+    paths: Paths
+    rollback: Rollback
+    restores: Restores
+    starts: Starts
 
     async def revive(
         self, sandbox: Sandbox, columns: Columns, *, by_hand: bool, automatic: bool = False
@@ -65,17 +56,17 @@ class CrashRecovery:
                 hint="`atoll resume` boots it from its disk, `atoll rollback` goes back to a snapshot",
                 sandbox_id=sandbox.sandbox_id,
             )
-        kept = self._registry.snapshots(forgotten=False)
+        kept = self.registry.snapshots(forgotten=False)
         newest = newest_snapshot(sandbox.row, kept) if wanted == "rollback" else None
         if newest is not None:
             told = self._told(sandbox, columns, "snapshot", automatic, newest)
-            await self._rollback.roll_back_locked(sandbox, newest.snapshot_id, told)
+            await self.rollback.roll_back_locked(sandbox, newest.snapshot_id, told)
             return
         told = self._told(sandbox, columns, "checkpoint" if sandbox.row.engine_disk else "disk", automatic)
-        if sandbox.row.engine_disk and self._paths.checkpoint(sandbox.sandbox_id).is_dir():
-            await self._restores.restore(sandbox, told)
+        if sandbox.row.engine_disk and self.paths.checkpoint(sandbox.sandbox_id).is_dir():
+            await self.restores.restore(sandbox, told)
         else:
-            await self._starts.boot(sandbox, told)
+            await self.starts.boot(sandbox, told)
 
     def _told(
         self,
@@ -90,13 +81,13 @@ class CrashRecovery:
         made_at = snapshot.created_at if snapshot else None
         if how == "checkpoint":
             with suppress(OSError):
-                made_at = self._paths.checkpoint(sandbox.sandbox_id).stat().st_mtime
+                made_at = self.paths.checkpoint(sandbox.sandbox_id).stat().st_mtime
         if how == "disk":
             age_s: float | None = 0.0
         else:
             age_s = None if made_at is None else max(0.0, crashed_at(row) - made_at)
         recovery = Recovery(
-            at=self._registry.now_s(),
+            at=self.registry.now_s(),
             how=how,
             reason=row.reason or "the reason is unknown",
             snapshot_id=snapshot.snapshot_id if snapshot else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from atoll.errors import AtollError
@@ -17,23 +18,17 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Crashes:
-    """Notices when a machine ends unexpectedly, and marks its sandbox ``crashed``.
+    """Notices when a machine ends unexpectedly, and marks its sandbox ``crashed``."""
 
-    Args:
-        registry: The sandboxes.
-        running_machines: Frees the machines.
-        tasks: Owner of the watchers.
-    """
-
-    def __init__(self, registry: Registry, running_machines: RunningMachines, tasks: Tasks) -> None:
-        self._registry = registry
-        self._running_machines = running_machines
-        self._tasks = tasks
+    registry: Registry
+    running_machines: RunningMachines
+    tasks: Tasks
 
     def follow(self, sandbox: Sandbox, running: RunningMachine) -> None:
         """Watch a running machine that a sandbox has just got."""
-        self._tasks.watch(self._following(sandbox, running))
+        self.tasks.watch(self._following(sandbox, running))
 
     async def _following(self, sandbox: Sandbox, running: RunningMachine) -> None:
         await running.gone.wait()
@@ -54,13 +49,13 @@ class Crashes:
         before = sandbox.row
         columns: dict[str, Any] = {"state": "crashed", "reason": reason, "crashed_running": before.awake}
         if before.state == "running":
-            columns["stopped_at"] = self._registry.now_s()
+            columns["stopped_at"] = self.registry.now_s()
         sandbox.row = before.but(**columns)
         sandbox.running = None
-        await self._running_machines.end(running)
+        await self.running_machines.end(running)
         try:
             await running.link.aclose()
-            await self._registry.change(sandbox, machine=None, machine_id=None, link_id=None, **columns)
+            await self.registry.change(sandbox, machine=None, machine_id=None, link_id=None, **columns)
         except (AtollError, OSError) as error:
             # The sandbox has crashed all the same: a restarted supervisor sees that nothing runs.
             _log.warning("cannot store the crash of sandbox %s: %s", sandbox.sandbox_id, error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,43 +28,19 @@ if TYPE_CHECKING:
     from atoll.supervisor.tenants.volume_quotas import VolumeQuotas
 
 
+@dataclass(kw_only=True, eq=False)
 class Creation:
-    """Makes sandboxes.
+    """Makes sandboxes."""
 
-    Args:
-        registry: The sandboxes and snapshots.
-        quotas: What teams may have.
-        egress: Knows which policies can be enforced.
-        volumes: The volumes.
-        volume_quotas: What volumes may have.
-        templates: Resolves templates to images or snapshots.
-        gate: Refuses to make any while the home is drained.
-        of_image: Makes sandboxes of images.
-        of_snapshot: Makes sandboxes of snapshots.
-    """
-
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        quotas: TeamQuotas,
-        egress: EgressControl,
-        volumes: Volumes,
-        volume_quotas: VolumeQuotas,
-        templates: TemplateRegistry,
-        gate: DrainGate,
-        of_image: ImageCreation,
-        of_snapshot: SnapshotCreation,
-    ) -> None:
-        self._registry = registry
-        self._quotas = quotas
-        self._egress = egress
-        self._volumes = volumes
-        self._volume_quotas = volume_quotas
-        self._templates = templates
-        self._gate = gate
-        self._of_image = of_image
-        self._of_snapshot = of_snapshot
+    registry: Registry
+    quotas: TeamQuotas
+    egress: EgressControl
+    volumes: Volumes
+    volume_quotas: VolumeQuotas
+    templates: TemplateRegistry
+    gate: DrainGate
+    of_image: ImageCreation
+    of_snapshot: SnapshotCreation
 
     async def create(
         self, spec: SandboxSpec, progress: Callable[[Progress], None], caller: Caller | None = None
@@ -90,43 +67,43 @@ class Creation:
         """
         caller = caller or Caller()
         caller.check()
-        self._gate.check()
+        self.gate.check()
         idempotency = idempotency_of(spec)
         spec = self._resolved(spec)
         check_spec(spec)
         if spec.network is not None:
-            await self._egress.check(spec.network, spec.team)
+            await self.egress.check(spec.network, spec.team)
             before = None
             if spec.from_snapshot is not None:
-                before = self._registry.snapshot(spec.from_snapshot).network
-            network = await self._egress.storable(spec.network, spec.team, before)
+                before = self.registry.snapshot(spec.from_snapshot).network
+            network = await self.egress.storable(spec.network, spec.team, before)
             spec = msgspec.structs.replace(spec, network=network)
         volumes = self._volumes_of(spec)
-        held = self._registry.pins.during(*{mount.volume for mount in volumes.values()})
-        with self._gate.passing(), self._registry.reserve_sandbox_name(spec.name), held:
-            await self._volume_quotas.check_mounts(volumes.values())
+        held = self.registry.pins.during(*{mount.volume for mount in volumes.values()})
+        with self.gate.passing(), self.registry.reserve_sandbox_name(spec.name), held:
+            await self.volume_quotas.check_mounts(volumes.values())
             made = {"idempotency": idempotency, "made_by": caller.made_by}
             if spec.from_snapshot is not None:
                 # of much memory or disk, this takes a while
                 async with told_if_slow(progress, lambda: Progress(step="restoring the snapshot")):
-                    return await self._of_snapshot.create(spec, spec.from_snapshot, volumes, made)
-            return await self._of_image.create(spec, volumes, progress, caller, made)
+                    return await self.of_snapshot.create(spec, spec.from_snapshot, volumes, made)
+            return await self.of_image.create(spec, volumes, progress, caller, made)
 
     def _volumes_of(self, spec: SandboxSpec) -> dict[str, VolumeMount]:
         """The volumes that the sandbox mounts, by path."""
         if spec.from_snapshot is None:
-            return self._volumes.resolve(spec.volumes, spec.team)
-        had = self._registry.snapshot(spec.from_snapshot).volumes
-        return self._volumes.again(had, spec.volumes, spec.team)
+            return self.volumes.resolve(spec.volumes, spec.team)
+        had = self.registry.snapshot(spec.from_snapshot).volumes
+        return self.volumes.again(had, spec.volumes, spec.team)
 
     def _resolved(self, spec: SandboxSpec) -> SandboxSpec:
         """The spec with its template replaced by the image or snapshot that it stands for."""
         build_id = spec.attributes.get(BUILD_ATTRIBUTE)
         if build_id is not None:
-            if not self._templates.is_building(build_id):
+            if not self.templates.is_building(build_id):
                 raise StateError(f"the build {build_id} has ended")
             # the program that builds a template does not know the team's bounds for leases
-            lifecycle = self._quotas.bounded(spec.team, spec.lifecycle)
+            lifecycle = self.quotas.bounded(spec.team, spec.lifecycle)
             spec = msgspec.structs.replace(spec, lifecycle=lifecycle)
         if spec.template is None:
             return spec
@@ -134,7 +111,7 @@ class Creation:
             raise InvalidSpecError(
                 "a template, an image and a snapshot exclude each other", hint="give only one"
             )
-        found = self._templates.resolve(spec.template, spec.team)
+        found = self.templates.resolve(spec.template, spec.team)
         return msgspec.structs.replace(
             spec, template=None, image=found.image, from_snapshot=found.snapshot_id
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from atoll.supervisor.lifecycle.image_program import check_start
@@ -28,43 +29,23 @@ if TYPE_CHECKING:
     from atoll.supervisor.tenants.quotas import TeamQuotas
 
 
+@dataclass(kw_only=True, eq=False)
 class ImageCreation:
     """Makes sandboxes of images.
 
     Args:
-        registry: The sandboxes.
-        operations: The log of operations.
-        programs: The engine and agent programs.
-        images: The images.
-        quotas: What teams may have.
-        means: What this host can enforce limits with.
-        first_machines: Starts the sandboxes.
         engine_disks: Whether the engine keeps the disks of new sandboxes.
-        tasks: Owner of image pulls and builds, which other callers may wait for too.
     """
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        operations: Operations,
-        programs: Programs,
-        images: SupervisorImages,
-        quotas: TeamQuotas,
-        means: HostMeans,
-        first_machines: FirstMachines,
-        engine_disks: bool,
-        tasks: Tasks,
-    ) -> None:
-        self._registry = registry
-        self._operations = operations
-        self._programs = programs
-        self._images = images
-        self._quotas = quotas
-        self._means = means
-        self._first_machines = first_machines
-        self._engine_disks = engine_disks
-        self._tasks = tasks
+    registry: Registry
+    operations: Operations
+    programs: Programs
+    images: SupervisorImages
+    quotas: TeamQuotas
+    means: HostMeans
+    first_machines: FirstMachines
+    engine_disks: bool
+    tasks: Tasks
 
     async def create(
         self,
@@ -80,30 +61,30 @@ class ImageCreation:
             made: The columns that say for whom it is made.
         """
         if not spec.best_effort:
-            means = self._means.of(self._programs.current, engine_disk=self._engine_disks)
+            means = self.means.of(self.programs.current, engine_disk=self.engine_disks)
             refuse_unheld(spec.limits, means)
-        if self._engine_disks and not self._registry.sandboxes():
+        if self.engine_disks and not self.registry.sandboxes():
             progress(Progress(step="the engine keeps the disks here; see `atoll doctor`"))
         sandbox_id = new_id()
-        async with self._quotas.making(spec.team, {sandbox_id: spec.limits}, spec.lifecycle):
+        async with self.quotas.making(spec.team, {sandbox_id: spec.limits}, spec.lifecycle):
             info = await self._image(spec, progress, caller)
-            facts = self._images.facts(info.digest)
+            facts = self.images.facts(info.digest)
             check_start(spec, facts)
             if spec.lifecycle.on_timeout == "stop":
-                check_parts(engine_disk=self._engine_disks)
-            async with self._operations.during(new_id(), "create"):
+                check_parts(engine_disk=self.engine_disks)
+            async with self.operations.during(new_id(), "create"):
                 row = self._row(sandbox_id, spec, info.name, facts, volumes).but(**made)
-                return await self._first_machines.start(row, facts, caller, warm=from_pool(spec))
+                return await self.first_machines.start(row, facts, caller, warm=from_pool(spec))
 
     async def _image(
         self, spec: SandboxSpec, progress: Callable[[Progress], None], caller: Caller
     ) -> ImageInfo:
         """Build or pull the image, unless it is here. That goes on if the caller leaves: others may wait too."""
         image, team = spec.image or DEFAULT_IMAGE, spec.team
-        having = self._quotas.within_disk(
-            team, lambda left_bytes: self._images.have(image, progress, team, left_bytes)
+        having = self.quotas.within_disk(
+            team, lambda left_bytes: self.images.have(image, progress, team, left_bytes)
         )
-        return await caller.unless_left(self._tasks.spawn(having))
+        return await caller.unless_left(self.tasks.spawn(having))
 
     def _row(
         self,
@@ -113,7 +94,7 @@ class ImageCreation:
         facts: ImageFacts,
         volumes: dict[str, VolumeMount],
     ) -> SandboxRow:
-        now_s = self._registry.now_s()
+        now_s = self.registry.now_s()
         return SandboxRow(
             sandbox_id=sandbox_id,
             name=spec.name,
@@ -141,8 +122,8 @@ class ImageCreation:
             stack=(),
             generation=1,
             machine_uid=new_machine_uid(),
-            versions=self._programs.current,
-            engine_disk=self._engine_disks,
+            versions=self.programs.current,
+            engine_disk=self.engine_disks,
             start=bool(spec.start),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from atoll.errors import ImageNotFoundError, InvalidSpecError
@@ -30,40 +31,18 @@ if TYPE_CHECKING:
     from atoll.types import EgressPolicy, SandboxSpec, VolumeMount
 
 
+@dataclass(kw_only=True, eq=False)
 class SnapshotCreation:
-    """Makes sandboxes of snapshots.
+    """Makes sandboxes of snapshots."""
 
-    Args:
-        registry: The sandboxes and snapshots.
-        operations: The log of operations.
-        paths: Where checkpoints are.
-        quotas: What teams may have.
-        means: What this host can enforce limits with.
-        clones: Restores copies.
-        attachment: Gives the sandboxes their machines.
-        crash_checkpoints: Keeps checkpoints for use after a crash.
-    """
-
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        operations: Operations,
-        paths: Paths,
-        quotas: TeamQuotas,
-        means: HostMeans,
-        clones: Clones,
-        attachment: Attachment,
-        crash_checkpoints: CrashCheckpoints,
-    ) -> None:
-        self._registry = registry
-        self._operations = operations
-        self._paths = paths
-        self._quotas = quotas
-        self._means = means
-        self._clones = clones
-        self._attachment = attachment
-        self._crash_checkpoints = crash_checkpoints
+    registry: Registry
+    operations: Operations
+    paths: Paths
+    quotas: TeamQuotas
+    means: HostMeans
+    clones: Clones
+    attachment: Attachment
+    crash_checkpoints: CrashCheckpoints
 
     async def create(
         self, spec: SandboxSpec, ref: str, volumes: dict[str, VolumeMount], made: Columns
@@ -73,20 +52,20 @@ class SnapshotCreation:
         Args:
             made: The columns that say for whom it is made.
         """
-        async with self._operations.during(new_id(), "create"):
-            snapshot = self._registry.snapshot(ref)
+        async with self.operations.during(new_id(), "create"):
+            snapshot = self.registry.snapshot(ref)
             row = self._row(spec, ref, snapshot, volumes).but(**made)
-            checkpoint = self._paths.snapshot_checkpoint(snapshot.snapshot_id)
-            with self._registry.pins.during(row.sandbox_id, snapshot.snapshot_id, *snapshot.stack):
-                async with self._quotas.making(row.team, {row.sandbox_id: row.limits}, row.lifecycle):
-                    sandbox, running = await self._clones.clone(row, checkpoint, snapshot.env)
+            checkpoint = self.paths.snapshot_checkpoint(snapshot.snapshot_id)
+            with self.registry.pins.during(row.sandbox_id, snapshot.snapshot_id, *snapshot.stack):
+                async with self.quotas.making(row.team, {row.sandbox_id: row.limits}, row.lifecycle):
+                    sandbox, running = await self.clones.clone(row, checkpoint, snapshot.env)
                     try:
-                        await self._registry.add(sandbox)
+                        await self.registry.add(sandbox)
                     except BaseException:
-                        await to_the_end(self._clones.undo(sandbox, running))
+                        await to_the_end(self.clones.undo(sandbox, running))
                         raise
-                self._crash_checkpoints.keep(sandbox.row, checkpoint)
-            self._attachment.attach(sandbox, running)
+                self.crash_checkpoints.keep(sandbox.row, checkpoint)
+            self.attachment.attach(sandbox, running)
             return sandbox
 
     def _row(
@@ -100,10 +79,10 @@ class SnapshotCreation:
         check_like(spec, snapshot)
         limits = spec.limits.over(snapshot.limits)
         if not spec.best_effort:
-            refuse_unheld(limits, self._means.of(snapshot.versions, engine_disk=snapshot.engine_disk))
+            refuse_unheld(limits, self.means.of(snapshot.versions, engine_disk=snapshot.engine_disk))
         if spec.lifecycle.on_timeout == "stop":
             check_parts(engine_disk=snapshot.engine_disk)
-        now_s = self._registry.now_s()
+        now_s = self.registry.now_s()
         own = {
             "generation": snapshot.generation + 1,
             "env": {**snapshot.env, **spec.env},

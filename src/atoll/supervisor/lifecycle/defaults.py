@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from atoll.errors import InvalidSpecError, StateError
@@ -19,25 +20,13 @@ _LONGEST = 4096
 _MOST_START_COMMANDS = 16
 
 
+@dataclass(kw_only=True, eq=False)
 class Defaults:
-    """Changes the defaults of a sandbox's programs.
+    """Changes the defaults of a sandbox's programs."""
 
-    Args:
-        registry: The sandboxes and snapshots.
-        images: The images.
-        agents: Calls the guests' agents.
-    """
-
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        images: SupervisorImages,
-        agents: Agents,
-    ) -> None:
-        self._registry = registry
-        self._images = images
-        self._agents = agents
+    registry: Registry
+    images: SupervisorImages
+    agents: Agents
 
     async def change(self, sandbox: Sandbox, wanted: DefaultsRequest) -> None:
         """Set the given values for programs started from now on, also in later snapshots and copies.
@@ -65,12 +54,12 @@ class Defaults:
                     -_MOST_START_COMMANDS:
                 ]
             row = sandbox.row.but(**changes)
-            image = self._images.facts(row.image_digest)
+            image = self.images.facts(row.image_digest)
             told = GuestInit(
                 env={**image.env, **row.env} if wanted.env is not None else None,
                 user=wanted.user,
                 cwd=wanted.cwd,
             )
             running = sandbox.require_running()
-            await running.alive(self._agents.init(running.link, told), sandbox.sandbox_id)
-            await self._registry.change(sandbox, **changes)
+            await running.alive(self.agents.init(running.link, told), sandbox.sandbox_id)
+            await self.registry.change(sandbox, **changes)

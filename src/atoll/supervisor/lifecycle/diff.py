@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,34 +28,20 @@ _TRIES = 3
 _Row = SandboxRow | SnapshotRow
 
 
+@dataclass(kw_only=True, eq=False)
 class Diffs:
     """Compares files.
 
     Args:
-        registry: The sandboxes and snapshots.
-        paths: Where writable layers are.
-        layers: The layers.
-        plans: Knows the images' layers.
-        agents: Has running guests write out what they have in memory.
         complete: Whether the kernel gives the complete kind of overlay.
     """
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        paths: Paths,
-        layers: Layers,
-        plans: RunPlans,
-        agents: Agents,
-        complete: bool,
-    ) -> None:
-        self._registry = registry
-        self._paths = paths
-        self._layers = layers
-        self._plans = plans
-        self._agents = agents
-        self._complete = complete
+    registry: Registry
+    paths: Paths
+    layers: Layers
+    plans: RunPlans
+    agents: Agents
+    complete: bool
 
     async def diff(self, sandbox: Sandbox, base: str, paths: Sequence[str]) -> FilesDiff:
         """What differs in a sandbox's files from those of ``base``, the id or name of a sandbox or snapshot.
@@ -81,9 +68,9 @@ class Diffs:
             for each in (other, sandbox):
                 await self._flush(each)
             rows = [_row(other), sandbox.row]
-            with self._registry.pins.during(*rows[0].stack, *rows[1].stack):
+            with self.registry.pins.during(*rows[0].stack, *rows[1].stack):
                 before, after = (self._stack(row) for row in rows)
-                work = LayerDiff(before, after, paths=paths, most=MOST_CHANGES, complete=self._complete)
+                work = LayerDiff(before, after, paths=paths, most=MOST_CHANGES, complete=self.complete)
                 found = await _run(work)
             if [_standing(_row(other)), _standing(sandbox.row)] == [_standing(row) for row in rows]:
                 return _told(found, paths)
@@ -91,9 +78,9 @@ class Diffs:
 
     def _other(self, ref: str) -> Sandbox | SnapshotRow:
         try:
-            return self._registry.sandbox(ref)
+            return self.registry.sandbox(ref)
         except SandboxNotFoundError:
-            return self._registry.snapshot(ref)
+            return self.registry.snapshot(ref)
 
     async def _flush(self, one: Sandbox | SnapshotRow) -> None:
         """Have a guest that runs write out what it has in memory. A paused one keeps what it has."""
@@ -101,16 +88,16 @@ class Diffs:
             running = one.running
             before = running.link.payload_bytes()
             try:
-                await running.alive(self._agents.flush(running.link), one.sandbox_id)
+                await running.alive(self.agents.flush(running.link), one.sandbox_id)
             finally:
                 # the supervisor asks, not a client: who only looks keeps no sandbox awake
                 running.own_bytes += running.link.payload_bytes() - before
 
     def _stack(self, row: _Row) -> list[Path]:
-        stack = [self._layers.path(layer_id) for layer_id in row.stack]
+        stack = [self.layers.path(layer_id) for layer_id in row.stack]
         if isinstance(row, SandboxRow):
-            stack.insert(0, writable_layer(self._paths.disk(row.sandbox_id, row.disk)))
-        return [*stack, *self._plans.image(row).lowers]
+            stack.insert(0, writable_layer(self.paths.disk(row.sandbox_id, row.disk)))
+        return [*stack, *self.plans.image(row).lowers]
 
 
 def _told(found: FilesDiff, paths: Sequence[str]) -> FilesDiff:

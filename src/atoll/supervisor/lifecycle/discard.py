@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,31 +23,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+@dataclass(kw_only=True, eq=False)
 class Discards:
-    """Frees the machines, links, memories and disks that sandboxes have left behind.
+    """Frees the machines, links, memories and disks that sandboxes have left behind."""
 
-    Args:
-        paths: Where memories and disks are.
-        running_machines: Ends machines.
-        trash: Erases files.
-        layer_gc: Erases layers that nothing needs.
-        crash_checkpoints: Keeps checkpoints for use after a crash.
-    """
-
-    def __init__(
-        self,
-        *,
-        paths: Paths,
-        running_machines: RunningMachines,
-        trash: Trash,
-        layer_gc: LayerGC,
-        crash_checkpoints: CrashCheckpoints,
-    ) -> None:
-        self._paths = paths
-        self._running_machines = running_machines
-        self._trash = trash
-        self._layer_gc = layer_gc
-        self._crash_checkpoints = crash_checkpoints
+    paths: Paths
+    running_machines: RunningMachines
+    trash: Trash
+    layer_gc: LayerGC
+    crash_checkpoints: CrashCheckpoints
 
     async def discard(
         self,
@@ -65,18 +50,18 @@ class Discards:
             now: The checkpoint that it goes on from.
         """
         if running is not None:
-            await self._running_machines.end(running)
+            await self.running_machines.end(running)
             link = running.link
         try:
             if link is not None:
                 await link.aclose()
-            self._trash.take(self._paths.checkpoint(sandbox.sandbox_id))
-            self._trash.take(self._paths.disk(sandbox.sandbox_id, before.disk))
-            await self._layer_gc.collect(wait=False)
+            self.trash.take(self.paths.checkpoint(sandbox.sandbox_id))
+            self.trash.take(self.paths.disk(sandbox.sandbox_id, before.disk))
+            await self.layer_gc.collect(wait=False)
         except (AtollError, OSError) as error:
             _log.warning(
                 "cannot clean up what sandbox %s had before: %s",
                 sandbox.sandbox_id,
                 error,
             )
-        self._crash_checkpoints.keep(sandbox.row, now)
+        self.crash_checkpoints.keep(sandbox.row, now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
@@ -31,52 +32,22 @@ if TYPE_CHECKING:
     from atoll.supervisor.tenants.quotas import TeamQuotas
 
 
+@dataclass(kw_only=True, eq=False)
 class FirstMachines:
-    """Gives new sandboxes their first machines.
+    """Gives new sandboxes their first machines."""
 
-    Args:
-        registry: The sandboxes.
-        paths: Where sandboxes have their directories.
-        quotas: What teams may have.
-        links: All links.
-        egress: Sets their policies.
-        boots: Boots machines.
-        running_machines: Ends machines.
-        agents: Calls the guests' agents.
-        attachment: Gives the sandboxes their machines.
-        pool: Warm machines.
-        turns: Bounds how many boot at once.
-        memory: Lets them boot only if the host has memory for that.
-    """
-
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        paths: Paths,
-        quotas: TeamQuotas,
-        links: Links,
-        egress: EgressControl,
-        boots: Boots,
-        running_machines: RunningMachines,
-        agents: Agents,
-        attachment: Attachment,
-        pool: WarmPool,
-        turns: Turns,
-        memory: MemoryAdmission,
-    ) -> None:
-        self._registry = registry
-        self._paths = paths
-        self._quotas = quotas
-        self._links = links
-        self._egress = egress
-        self._boots = boots
-        self._running_machines = running_machines
-        self._agents = agents
-        self._attachment = attachment
-        self._pool = pool
-        self._turns = turns
-        self._memory = memory
+    registry: Registry
+    paths: Paths
+    quotas: TeamQuotas
+    links: Links
+    egress: EgressControl
+    boots: Boots
+    running_machines: RunningMachines
+    agents: Agents
+    attachment: Attachment
+    pool: WarmPool
+    turns: Turns
+    memory: MemoryAdmission
 
     async def start(self, row: SandboxRow, facts: ImageFacts, caller: Caller, *, warm: bool) -> Sandbox:
         """Start the sandbox of a row, and store the row.
@@ -94,12 +65,12 @@ class FirstMachines:
         try:
             return (await self._take(row, facts) if warm else None) or await self._boot(row, caller)
         finally:
-            self._pool.refill(facts.digest)
+            self.pool.refill(facts.digest)
 
     async def _take(self, row: SandboxRow, facts: ImageFacts) -> Sandbox | None:
         # The memory of a warm machine is in use already, but its programs will want more.
-        async with self._memory.room(row, 0):
-            ready = await self._pool.take(facts.digest)
+        async with self.memory.room(row, 0):
+            ready = await self.pool.take(facts.digest)
             return None if ready is None else await self._dress(ready, row, facts)
 
     async def _dress(self, warm: Warm, blank: SandboxRow, facts: ImageFacts) -> Sandbox | None:
@@ -115,40 +86,40 @@ class FirstMachines:
             **running.columns(),
         )
         sandbox = Sandbox(row)
-        self._quotas.known_as(blank.sandbox_id, row.sandbox_id)
+        self.quotas.known_as(blank.sandbox_id, row.sandbox_id)
         try:
-            with self._registry.pins.during(row.sandbox_id, facts.digest):
-                self._egress.govern(running.link, row)
+            with self.registry.pins.during(row.sandbox_id, facts.digest):
+                self.egress.govern(running.link, row)
                 if wanted := taken_init(row, facts.env):
-                    await running.alive(self._agents.init(running.link, wanted), row.sandbox_id)
-                await self._boots.start_program(row, running)
-                await self._registry.add(sandbox)
+                    await running.alive(self.agents.init(running.link, wanted), row.sandbox_id)
+                await self.boots.start_program(row, running)
+                await self.registry.add(sandbox)
         except AtollError:
-            await self._pool.discard(warm)
-            self._quotas.known_as(row.sandbox_id, blank.sandbox_id)
+            await self.pool.discard(warm)
+            self.quotas.known_as(row.sandbox_id, blank.sandbox_id)
             return None
         except BaseException:
-            await to_the_end(self._pool.discard(warm))
+            await to_the_end(self.pool.discard(warm))
             raise
-        self._attachment.attach(sandbox, running)
+        self.attachment.attach(sandbox, running)
         return sandbox
 
     async def _boot(self, row: SandboxRow, caller: Caller) -> Sandbox:
-        with self._registry.pins.during(row.sandbox_id, row.image_digest):
-            room = self._memory.room(row, BOOT_BYTES)
-            async with self._turns.turn(), room, contextlib.AsyncExitStack() as undo:
+        with self.registry.pins.during(row.sandbox_id, row.image_digest):
+            room = self.memory.room(row, BOOT_BYTES)
+            async with self.turns.turn(), room, contextlib.AsyncExitStack() as undo:
                 caller.check()
-                directory = self._paths.sandbox(row.sandbox_id)
+                directory = self.paths.sandbox(row.sandbox_id)
                 directory.mkdir(mode=0o700)
                 undo.push_async_callback(lambda: to_the_end(erase(directory)))
-                link = await self._links.take()
+                link = await self.links.take()
                 undo.push_async_callback(lambda: to_the_end(link.aclose()))
-                self._egress.govern(link, row)
-                running = await self._boots.boot(row, link)
-                undo.push_async_callback(lambda: to_the_end(self._running_machines.end(running)))
+                self.egress.govern(link, row)
+                running = await self.boots.boot(row, link)
+                undo.push_async_callback(lambda: to_the_end(self.running_machines.end(running)))
                 sandbox = Sandbox(row.but(**running.columns()))
-                await self._boots.start_program(row, running)
-                await self._registry.add(sandbox)
+                await self.boots.start_program(row, running)
+                await self.registry.add(sandbox)
                 undo.pop_all()  # from now on it is a sandbox
-                self._attachment.attach(sandbox, running)
+                self.attachment.attach(sandbox, running)
                 return sandbox

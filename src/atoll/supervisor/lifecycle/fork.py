@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -43,52 +44,26 @@ COPY_MOST_BYTES = 64 << 20
 _log = logging.getLogger(__name__)
 
 
+@dataclass(kw_only=True, eq=False)
 class Forks:
     """Forks sandboxes.
 
     Args:
-        registry: The sandboxes and snapshots.
-        operations: The log of operations.
-        paths: Where the files are.
-        quotas: What teams may have.
-        volume_quotas: What volumes may have.
-        checkpoints: Captures their state.
-        clones: Restores copies.
-        attachment: Gives the sandboxes their machines.
-        crash_checkpoints: Keeps checkpoints for use after a crash.
-        layer_gc: Erases layers that nothing needs.
-        compaction: Is told when chains of layers may have become longer.
         at_once: How many copies to restore at the same time.
     """
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        operations: Operations,
-        paths: Paths,
-        quotas: TeamQuotas,
-        volume_quotas: VolumeQuotas,
-        checkpoints: Checkpoints,
-        clones: Clones,
-        attachment: Attachment,
-        crash_checkpoints: CrashCheckpoints,
-        layer_gc: LayerGC,
-        compaction: Compaction,
-        at_once: int,
-    ) -> None:
-        self._registry = registry
-        self._operations = operations
-        self._paths = paths
-        self._quotas = quotas
-        self._volume_quotas = volume_quotas
-        self._checkpoints = checkpoints
-        self._clones = clones
-        self._attachment = attachment
-        self._crash_checkpoints = crash_checkpoints
-        self._layer_gc = layer_gc
-        self._compaction = compaction
-        self._at_once = at_once
+    registry: Registry
+    operations: Operations
+    paths: Paths
+    quotas: TeamQuotas
+    volume_quotas: VolumeQuotas
+    checkpoints: Checkpoints
+    clones: Clones
+    attachment: Attachment
+    crash_checkpoints: CrashCheckpoints
+    layer_gc: LayerGC
+    compaction: Compaction
+    at_once: int
 
     async def fork(
         self,
@@ -121,12 +96,12 @@ class Forks:
         lifecycle = (lifecycle or sandbox.row.lifecycle).check()
         if lifecycle.on_timeout == "stop":
             check_parts(sandbox.sandbox_id, engine_disk=sandbox.row.engine_disk)
-        await self._volume_quotas.check_mounts(sandbox.row.volumes.values())
+        await self.volume_quotas.check_mounts(sandbox.row.volumes.values())
         wanted: list[str | None] = [*names] or [None] * count
         work = partial(self._with_ids, sandbox, wanted, lifecycle, caller or Caller())
         with contextlib.ExitStack() as reserved:
             for name in names:
-                reserved.enter_context(self._registry.reserve_sandbox_name(name))
+                reserved.enter_context(self.registry.reserve_sandbox_name(name))
             return await self._either_way(sandbox, work)
 
     async def _either_way(
@@ -140,8 +115,8 @@ class Forks:
                 _log.info("sandbox %s is forked through the disk: %s", sandbox.sandbox_id, error)
                 return await work(in_memory=False)
         finally:
-            await to_the_end(self._layer_gc.collect(wait=False))
-            self._compaction.look()
+            await to_the_end(self.layer_gc.collect(wait=False))
+            self.compaction.look()
 
     async def _with_ids(
         self,
@@ -155,8 +130,8 @@ class Forks:
         ids = {new_id(): name for name in names}
         limits = dict.fromkeys(ids, sandbox.row.limits)
         async with (
-            self._quotas.making(sandbox.row.team, limits, lifecycle),
-            self._operations.during(next(iter(ids)), "fork"),
+            self.quotas.making(sandbox.row.team, limits, lifecycle),
+            self.operations.during(next(iter(ids)), "fork"),
         ):
             return await self._fork(sandbox, ids, lifecycle, caller, in_memory=in_memory)
 
@@ -169,10 +144,10 @@ class Forks:
         *,
         in_memory: bool,
     ) -> list[SandboxInfo]:
-        directory, layer_id = self._paths.snapshots / f"fork-{new_id()}", new_id()
+        directory, layer_id = self.paths.snapshots / f"fork-{new_id()}", new_id()
         volumes = sandbox.row.volume_ids
         with (
-            self._registry.pins.during(directory.name, layer_id, *ids, *volumes, sandbox.row.image_digest),
+            self.registry.pins.during(directory.name, layer_id, *ids, *volumes, sandbox.row.image_digest),
             contextlib.ExitStack() as held,
         ):
             try:
@@ -180,7 +155,7 @@ class Forks:
                     caller.check()
                     check_action("fork", sandbox.row.state, sandbox.sandbox_id)
                     check_memory("fork", sandbox.row)
-                    capture = await self._checkpoints.capture(
+                    capture = await self.checkpoints.capture(
                         sandbox,
                         directory,
                         layer_id,
@@ -188,10 +163,10 @@ class Forks:
                         flushed=False,
                         in_memory=in_memory,
                     )
-                    held.enter_context(self._registry.pins.during(*capture.stack))
+                    held.enter_context(self.registry.pins.during(*capture.stack))
                     original = sandbox.row.but(lifecycle=lifecycle, made_by=caller.made_by)
                     rows = [self._row(original, capture, *named) for named in ids.items()]
-                    written = both.create_task(self._checkpoints.written(sandbox, capture))
+                    written = both.create_task(self.checkpoints.written(sandbox, capture))
                     copying = both.create_task(self._copies(rows, capture, caller, written))
                     # Other operations get the sandbox back once its memory is written, however long the
                     # copies take.
@@ -200,18 +175,18 @@ class Forks:
                 outgrown = (each for each in group.exceptions if isinstance(each, OutgrownError))
                 raise next(outgrown, group.exceptions[0]) from None
             finally:
-                self._checkpoints.forget(directory)
-        return [info_of(copy, self._quotas) for copy in copying.result()]
+                self.checkpoints.forget(directory)
+        return [info_of(copy, self.quotas) for copy in copying.result()]
 
     async def _copies(
         self, rows: list[SandboxRow], capture: CapturedState, caller: Caller, written: asyncio.Task[None]
     ) -> list[Sandbox]:
-        turn = asyncio.Semaphore(self._at_once)
+        turn = asyncio.Semaphore(self.at_once)
 
         async def one(row: SandboxRow) -> tuple[Sandbox, RunningMachine]:
             async with turn:
                 caller.check()
-                return await self._clones.clone(
+                return await self.clones.clone(
                     row, capture.checkpoint, row.env, being_written=capture.being_written
                 )
 
@@ -219,20 +194,20 @@ class Forks:
         try:
             await _all_or_first_failure([written, *tasks])
             made = [task.result()[0] for task in tasks]
-            await self._registry.add(*made)
+            await self.registry.add(*made)
         except BaseException:
             await to_the_end(self._undo(tasks))
             raise
         for task in tasks:
             copy, running = task.result()
-            self._crash_checkpoints.keep(copy.row, capture.checkpoint)
-            self._attachment.attach(copy, running)
+            self.crash_checkpoints.keep(copy.row, capture.checkpoint)
+            self.attachment.attach(copy, running)
         return made
 
     def _row(
         self, original: SandboxRow, capture: CapturedState, sandbox_id: str, name: str | None
     ) -> SandboxRow:
-        now_s = self._registry.now_s()
+        now_s = self.registry.now_s()
         return original.but(
             sandbox_id=sandbox_id,
             name=name,
@@ -267,7 +242,7 @@ class Forks:
             task.cancel()
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             if not isinstance(outcome, BaseException):
-                await self._clones.undo(*outcome)
+                await self.clones.undo(*outcome)
 
 
 def check_names(names: Sequence[str], count: int) -> None:

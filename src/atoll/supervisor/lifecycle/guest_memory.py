@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
@@ -16,17 +17,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class GuestMemory:
-    """Tells guests their amount of memory.
+    """Tells guests their amount of memory."""
 
-    Args:
-        agents: Calls the guests' agents.
-        default_limits: The limits of sandboxes that ask for none.
-    """
-
-    def __init__(self, agents: Agents, default_limits: Limits) -> None:
-        self._agents = agents
-        self._default_limits = default_limits
+    agents: Agents
+    default_limits: Limits
 
     async def tell(self, sandbox: Sandbox, limits: Limits) -> None:
         """Tell a running guest its memory.
@@ -35,8 +31,8 @@ class GuestMemory:
             AtollError: The guest does not answer.
         """
         running = sandbox.require_running()
-        memory_mib = limits.over(self._default_limits).memory_mib or 0
-        told = self._agents.init(running.link, GuestInit(memory_bytes=memory_mib << 20))
+        memory_mib = limits.over(self.default_limits).memory_mib or 0
+        told = self.agents.init(running.link, GuestInit(memory_bytes=memory_mib << 20))
         await running.alive(told, sandbox.sandbox_id)
         sandbox.memory_untold = False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -9,23 +10,18 @@ if TYPE_CHECKING:
     from atoll.supervisor.storage.images import SupervisorImages
 
 
+@dataclass(eq=False)
 class ImageRelease:
-    """Erases the images that a team pulled and nothing needs.
+    """Erases the images that a team pulled and nothing needs."""
 
-    Args:
-        images: The images.
-        pool: Warm machines, which keep images in use.
-    """
-
-    def __init__(self, images: SupervisorImages, pool: WarmPool) -> None:
-        self._images = images
-        self._pool = pool
+    images: SupervisorImages
+    pool: WarmPool
 
     async def one(self, team: str) -> bool:
         """Erase the unused image of a team that was requested longest ago, and return whether there was one."""
-        for digest in await self._images.unused_by(team):
-            await self._pool.forget(digest)
-            if await self._images.give_up(digest):
+        for digest in await self.images.unused_by(team):
+            await self.pool.forget(digest)
+            if await self.images.give_up(digest):
                 return True
         return False
 

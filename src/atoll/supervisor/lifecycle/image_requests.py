@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,27 +13,21 @@ if TYPE_CHECKING:
     from atoll.types import ImageAccess, ImageInfo, Progress
 
 
+@dataclass(eq=False)
 class ImageRequests:
-    """Gets and deletes images.
+    """Gets and deletes images."""
 
-    Args:
-        images: The images.
-        pool: Warm machines, which keep images in use.
-        quotas: How much of the disk teams may use.
-    """
-
-    def __init__(self, images: SupervisorImages, pool: WarmPool, quotas: TeamQuotas) -> None:
-        self._images = images
-        self._pool = pool
-        self._quotas = quotas
+    images: SupervisorImages
+    pool: WarmPool
+    quotas: TeamQuotas
 
     async def ensure(
         self, name: str, report: Callable[[Progress], None], *, newest: bool, access: ImageAccess
     ) -> ImageInfo:
         """Build or pull an image within its team's quota. See ``SupervisorImages.ensure``."""
-        return await self._quotas.within_disk(
+        return await self.quotas.within_disk(
             access.team,
-            lambda left_bytes: self._images.ensure(
+            lambda left_bytes: self.images.ensure(
                 name, report, newest=newest, access=access, most_bytes=left_bytes
             ),
         )
@@ -44,5 +39,5 @@ class ImageRequests:
             ImageNotFoundError: There is no such image.
             InUseError: A sandbox or snapshot uses it.
         """
-        await self._pool.forget(self._images.info(name).digest)
-        await self._images.remove(name)
+        await self.pool.forget(self.images.info(name).digest)
+        await self.images.remove(name)

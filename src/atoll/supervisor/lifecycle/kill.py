@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
@@ -20,34 +21,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+@dataclass(kw_only=True, eq=False)
 class Kills:
-    """Kills sandboxes.
+    """Kills sandboxes."""
 
-    Args:
-        registry: The sandboxes and snapshots.
-        paths: Where the files are.
-        running_machines: Starts and ends machines.
-        sandbox_links: The sandboxes' links.
-        layer_gc: Erases layers that nothing needs.
-        trash: Erases files.
-    """
-
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        paths: Paths,
-        running_machines: RunningMachines,
-        sandbox_links: SandboxLinks,
-        layer_gc: LayerGC,
-        trash: Trash,
-    ) -> None:
-        self._registry = registry
-        self._paths = paths
-        self._running_machines = running_machines
-        self._sandbox_links = sandbox_links
-        self._layer_gc = layer_gc
-        self._trash = trash
+    registry: Registry
+    paths: Paths
+    running_machines: RunningMachines
+    sandbox_links: SandboxLinks
+    layer_gc: LayerGC
+    trash: Trash
 
     async def kill(self, sandbox: Sandbox) -> None:
         """End the sandbox, in any state, and give up its disk and memory. This is durable when it returns.
@@ -68,13 +51,13 @@ class Kills:
         """Do what ``kill`` does. The caller holds the sandbox's lock."""
         if sandbox.row.state == "killed":
             return
-        await self._registry.change(sandbox, durable=True, state="killed", name=None)
+        await self.registry.change(sandbox, durable=True, state="killed", name=None)
         await self.clear(sandbox)
 
     async def clear(self, sandbox: Sandbox) -> None:
         """Do what ``finish`` does. The caller holds the sandbox's lock, and a failure is only logged."""
         try:
-            with self._registry.pins.during(sandbox.sandbox_id):
+            with self.registry.pins.during(sandbox.sandbox_id):
                 await to_the_end(self.finish(sandbox))
         except (AtollError, OSError) as error:
             # The sandbox never comes back: its row says so until `gc` or the next supervisor has erased the
@@ -87,16 +70,16 @@ class Kills:
         """Remove what is left of a sandbox whose row says that it was killed. Its files are erased soon."""
         running = sandbox.running
         if running is not None:
-            await self._running_machines.end(running)
+            await self.running_machines.end(running)
         try:
-            link = running.link if running is not None else await self._sandbox_links.waiting(sandbox)
+            link = running.link if running is not None else await self.sandbox_links.waiting(sandbox)
             sandbox.running = sandbox.link = None
             if link is not None:
                 await link.aclose()
         except (AtollError, OSError) as error:
             _log.warning("cannot remove the network of sandbox %s: %s", sandbox.sandbox_id, error)
-        self._sandbox_links.forget(sandbox)
-        await self._trash.take_unmounted(self._paths.sandbox(sandbox.sandbox_id))
-        await self._registry.forget(sandbox)
-        await self._layer_gc.collect(wait=False)
-        await self._trash.make_room()
+        self.sandbox_links.forget(sandbox)
+        await self.trash.take_unmounted(self.paths.sandbox(sandbox.sandbox_id))
+        await self.registry.forget(sandbox)
+        await self.layer_gc.collect(wait=False)
+        await self.trash.make_room()

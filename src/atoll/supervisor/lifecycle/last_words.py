@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError, DeadlineError, UnsupportedError
@@ -21,27 +22,19 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Farewells:
     """Tells the home's user of a suspend, and then the guest before it is frozen.
 
     Args:
-        hooks: The programs of the home's user.
-        agents: Calls the guests' agents.
         unix_s: The calendar.
         tell: Writes a line into a sandbox's log.
     """
 
-    def __init__(
-        self,
-        hooks: HomeHooks,
-        agents: Agents,
-        unix_s: Callable[[], float],
-        tell: Callable[[str, str], None],
-    ) -> None:
-        self._hooks = hooks
-        self._agents = agents
-        self._unix_s = unix_s
-        self._tell = tell
+    hooks: HomeHooks
+    agents: Agents
+    unix_s: Callable[[], float]
+    tell: Callable[[str, str], None]
 
     async def say(self, sandbox: Sandbox, cause: SleepCause) -> float | None:
         """Tell that a sandbox is about to be suspended, and run the hooks. Returns when it is to wake.
@@ -49,7 +42,7 @@ class Farewells:
         A guest that is frozen already is told nothing: what it said when it was paused counts. An agent that does
         not answer in time stops no suspend. The caller holds the sandbox's lock.
         """
-        hooks, running = self._hooks.before_suspend(sandbox.row, cause), sandbox.running
+        hooks, running = self.hooks.before_suspend(sandbox.row, cause), sandbox.running
         with contextlib.suppress(AtollError):  # a kill, which ends the machine, does not wait for them
             await (hooks if running is None else running.alive(hooks, sandbox.sandbox_id))
         if running is None or sandbox.row.state != "running" or sandbox.unplugged is not None:
@@ -60,20 +53,20 @@ class Farewells:
             return None  # a checkpoint keeps its agent
         except (AtollError, OSError) as error:
             if isinstance(error, DeadlineError) and running.unresponsive_since is None:
-                running.unresponsive_since = self._unix_s()
+                running.unresponsive_since = self.unix_s()
             _log.warning("sandbox %s is suspended without its consent: %s", sandbox.sandbox_id, error)
-            self._tell(sandbox.sandbox_id, f"is suspended, although its agent does not answer: {error}")
+            self.tell(sandbox.sandbox_id, f"is suspended, although its agent does not answer: {error}")
             return None
-        return wake_time(sandbox.row.lifecycle, words.wake_at, self._unix_s())
+        return wake_time(sandbox.row.lifecycle, words.wake_at, self.unix_s())
 
     async def _exchange(self, running: RunningMachine) -> LastWords:
-        words, moved_bytes = await self._agents.before_suspend(running.link)
+        words, moved_bytes = await self.agents.before_suspend(running.link)
         running.own_bytes += moved_bytes
         if words.hooks:
             # What they say to others, and hear, is no data that is still to be handled.
             before = running.link.payload_bytes()
             try:
-                words, _ = await self._agents.before_suspend(running.link, hooks=True)
+                words, _ = await self.agents.before_suspend(running.link, hooks=True)
             finally:
                 running.own_bytes += running.link.payload_bytes() - before
         return words

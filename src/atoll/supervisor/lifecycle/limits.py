@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from atoll.engines import AdjustableLimits
@@ -23,31 +24,15 @@ if TYPE_CHECKING:
     from atoll.supervisor.tenants.quotas import TeamQuotas
 
 
+@dataclass(kw_only=True, eq=False)
 class LimitChanges:
-    """Changes the limits and the network policy of sandboxes.
+    """Changes the limits and the network policy of sandboxes."""
 
-    Args:
-        registry: The sandboxes and snapshots.
-        quotas: What teams may have.
-        means: What this host can enforce limits with.
-        egress: Sets the policies of links.
-        guest_memory: Tells guests how much memory they have.
-    """
-
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        quotas: TeamQuotas,
-        means: HostMeans,
-        egress: EgressControl,
-        guest_memory: GuestMemory,
-    ) -> None:
-        self._registry = registry
-        self._quotas = quotas
-        self._means = means
-        self._egress = egress
-        self._guest_memory = guest_memory
+    registry: Registry
+    quotas: TeamQuotas
+    means: HostMeans
+    egress: EgressControl
+    guest_memory: GuestMemory
 
     async def change(self, sandbox: Sandbox, limits: Limits, *, best_effort: bool = False) -> None:
         """Set the given limits, at once if the sandbox runs, otherwise at its next start. Leave the others.
@@ -62,7 +47,7 @@ class LimitChanges:
         limits.check()
         if not best_effort:
             row = sandbox.row
-            refuse_unheld(limits, self._means.of(row.versions, engine_disk=row.engine_disk))
+            refuse_unheld(limits, self.means.of(row.versions, engine_disk=row.engine_disk))
         async with sandbox.lock:
             check_action("limit", sandbox.row.state, sandbox.sandbox_id)
             await self._change(sandbox, limits.over(sandbox.row.limits))
@@ -70,13 +55,13 @@ class LimitChanges:
             sandbox.running.limits_changed.set()
 
     async def _change(self, sandbox: Sandbox, wanted: Limits) -> None:
-        old, quotas = sandbox.row.limits, self._quotas
+        old, quotas = sandbox.row.limits, self.quotas
         # A sleeping sandbox is checked against the quota when it wakes.
         place = contextlib.nullcontext() if sandbox.running is None else quotas.running(sandbox.row, wanted)
         with place:
             try:
                 await self._apply(sandbox, wanted)
-                await self._registry.change(sandbox, limits=wanted)
+                await self.registry.change(sandbox, limits=wanted)
             except BaseException:
                 await to_the_end(self._put_back(sandbox, old))
                 raise
@@ -93,20 +78,20 @@ class LimitChanges:
 
         Postcondition: on any exception it may reach what it could before, or nothing.
         """
-        await self._egress.check(network, sandbox.row.team)
+        await self.egress.check(network, sandbox.row.team)
         async with sandbox.lock:
             row, running = sandbox.row, sandbox.running
             check_action("limit", row.state, sandbox.sandbox_id)
             kept = {**row.attributes, **attributes}
             told = {name: value for name, value in kept.items() if value is not None}
             check_metadata(told, "attributes")
-            network = await self._egress.storable(network, row.team, row.network)
+            network = await self.egress.storable(network, row.team, row.network)
             # Revoked before the row changes and granted only after: it never has more than the row allows.
             if running is not None and network == "none":
                 running.link.set_policy(network)
-            await self._registry.change(sandbox, network=network, attributes=told)
+            await self.registry.change(sandbox, network=network, attributes=told)
             if running is not None:
-                self._egress.govern(running.link, sandbox.row)
+                self.egress.govern(running.link, sandbox.row)
 
     async def _put_back(self, sandbox: Sandbox, limits: Limits) -> None:
         with contextlib.suppress(AtollError, OSError):  # the first failure is the one to report
@@ -117,8 +102,8 @@ class LimitChanges:
         if running is not None:
             row = sandbox.row.but(limits=limits)
             wanted, keep_free = (
-                self._quotas.limits_within(row),
-                self._quotas.keep_free_percent(row),
+                self.quotas.limits_within(row),
+                self.quotas.keep_free_percent(row),
             )
             machine = running.machine
             if not isinstance(machine, AdjustableLimits):
@@ -132,4 +117,4 @@ class LimitChanges:
             await running.link.set_rate(wanted.network_mib_s)
             sandbox.memory_untold = True
             if sandbox.row.state == "running":
-                await self._guest_memory.tell(sandbox, limits)
+                await self.guest_memory.tell(sandbox, limits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from atoll.errors import AtollError
@@ -35,23 +36,14 @@ class PausedWatcher(Protocol):
         """
 
 
+@dataclass(eq=False)
 class Pauses:
-    """Pauses and thaws sandboxes.
+    """Pauses and thaws sandboxes."""
 
-    Args:
-        registry: The sandboxes.
-        crashes: Handles guests that end meanwhile.
-        guest_memory: Tells a thawed guest about its memory.
-        watcher: Is told of each sandbox that has just been paused.
-    """
-
-    def __init__(
-        self, registry: Registry, crashes: Crashes, guest_memory: GuestMemory, watcher: PausedWatcher
-    ) -> None:
-        self._registry = registry
-        self._crashes = crashes
-        self._guest_memory = guest_memory
-        self._watcher = watcher
+    registry: Registry
+    crashes: Crashes
+    guest_memory: GuestMemory
+    watcher: PausedWatcher
 
     async def pause(self, sandbox: Sandbox) -> None:
         """Freeze the sandbox in memory. A paused sandbox stays paused.
@@ -65,7 +57,7 @@ class Pauses:
                 await self.pause_locked(sandbox)
             elif sandbox.row.sleep_cause == "idle":
                 sandbox.require_running().hang_up()
-                await self._registry.change(sandbox, sleep_cause="request", wakes_at=None)
+                await self.registry.change(sandbox, sleep_cause="request", wakes_at=None)
 
     async def pause_locked(
         self,
@@ -86,15 +78,15 @@ class Pauses:
             await running.alive(running.freeze(within_s=_PAUSED_S), sandbox.sandbox_id)
             if cause != "idle":
                 running.hang_up()
-            await self._registry.change(sandbox, state="paused", sleep_cause=cause, wakes_at=wakes_at)
+            await self.registry.change(sandbox, state="paused", sleep_cause=cause, wakes_at=wakes_at)
         except BaseException:
             await to_the_end(thaw_or_end(running))
             raise
-        self._watcher.watch(sandbox, running, received)
+        self.watcher.watch(sandbox, running, received)
 
     def watch(self, sandbox: Sandbox, running: RunningMachine) -> None:
         """Watch a sandbox that stays paused after a step that failed."""
-        self._watcher.watch(sandbox, running)
+        self.watcher.watch(sandbox, running)
 
     async def thaw(self, sandbox: Sandbox, columns: Columns) -> None:
         """Let a paused sandbox run, and change ``columns`` of its row with it. The caller holds its lock.
@@ -105,20 +97,20 @@ class Pauses:
         running = sandbox.require_running()
         row = sandbox.row
         # The row first: a supervisor that adopts a running machine thaws it if it may be frozen.
-        await self._registry.change(sandbox, state="running", **columns)
+        await self.registry.change(sandbox, state="running", **columns)
         try:
             runs = await running.alive(thaw_or_end(running), sandbox.sandbox_id)
         except BaseException:
             await to_the_end(
-                self._registry.change(
+                self.registry.change(
                     sandbox, state="paused", sleep_cause=row.sleep_cause, wakes_at=row.wakes_at
                 )
             )
             raise
         if not runs:
-            await self._crashes.crashed_locked(sandbox, running, "it could not be thawed")
+            await self.crashes.crashed_locked(sandbox, running, "it could not be thawed")
             raise running.lost(sandbox.sandbox_id)
-        await self._guest_memory.tell_if_changed(sandbox)
+        await self.guest_memory.tell_if_changed(sandbox)
 
     async def freeze_again(self, sandbox: Sandbox, before: SandboxRow) -> None:
         """Pause a sandbox again that was thawed for a step that failed. On a failure it keeps running.
@@ -139,9 +131,9 @@ class Pauses:
         kept = ("state", "stopped_at", "sleep_cause", "wakes_at")
         paused: Columns = {name: getattr(before, name) for name in kept}
         try:
-            await self._registry.change(sandbox, **paused)
+            await self.registry.change(sandbox, **paused)
         except (AtollError, OSError) as error:
             # The disk may be full, which may be why the step failed. A restarted supervisor would let it run.
             _log.warning("sandbox %s is paused, but that cannot be stored: %s", sandbox.sandbox_id, error)
             sandbox.row = sandbox.row.but(**paused)
-        self._watcher.watch(sandbox, running)
+        self.watcher.watch(sandbox, running)

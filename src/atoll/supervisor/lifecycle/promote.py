@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,52 +35,22 @@ if TYPE_CHECKING:
 _KNOWN_MOST = 100
 
 
+@dataclass(kw_only=True, eq=False)
 class Promotions:
-    """Promotes sandboxes.
+    """Promotes sandboxes."""
 
-    Args:
-        registry: The sandboxes and snapshots.
-        operations: The log of operations.
-        leases: Computes leases.
-        quotas: What teams may have.
-        checkpoints: Captures the winner's state.
-        snapshots: Keeps what the original was.
-        relayer: Has both sleep meanwhile.
-        clones: Restores the winner's state as the original.
-        attachment: Gives the original its machine.
-        sandbox_links: The sandboxes' links.
-        discards: Frees what the original had before.
-        kills: Ends the winner, whose state has moved.
-    """
-
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        operations: Operations,
-        leases: Leases,
-        quotas: TeamQuotas,
-        checkpoints: Checkpoints,
-        snapshots: Snapshots,
-        relayer: Relayer,
-        clones: Clones,
-        attachment: Attachment,
-        sandbox_links: SandboxLinks,
-        discards: Discards,
-        kills: Kills,
-    ) -> None:
-        self._registry = registry
-        self._operations = operations
-        self._leases = leases
-        self._quotas = quotas
-        self._checkpoints = checkpoints
-        self._snapshots = snapshots
-        self._relayer = relayer
-        self._clones = clones
-        self._attachment = attachment
-        self._sandbox_links = sandbox_links
-        self._discards = discards
-        self._kills = kills
+    registry: Registry
+    operations: Operations
+    leases: Leases
+    quotas: TeamQuotas
+    checkpoints: Checkpoints
+    snapshots: Snapshots
+    relayer: Relayer
+    clones: Clones
+    attachment: Attachment
+    sandbox_links: SandboxLinks
+    discards: Discards
+    kills: Kills
 
     async def promote(self, original: Sandbox, winner: Sandbox, name: str | None) -> SnapshotInfo:
         """Continue ``original`` from the memory and disk of ``winner``, which ends. Returns what it was before.
@@ -105,28 +76,28 @@ class Promotions:
         """
         _check_pair(original, winner)
         first, second = sorted((original, winner), key=lambda each: each.sandbox_id)
-        async with self._snapshots.room_for(name, original.row.team), first.lock, second.lock:
+        async with self.snapshots.room_for(name, original.row.team), first.lock, second.lock:
             _check_pair(original, winner)
             columns: Columns = {}
             if original.running is None:
-                columns = self._leases.woken(original.row, original.row.lifecycle.timeout_s)
+                columns = self.leases.woken(original.row, original.row.lifecycle.timeout_s)
             label = Label(name, f"before {winner.sandbox_id} was promoted")
             with self._places(original.row, winner.row):
                 async with (
-                    self._operations.during(original.sandbox_id, "promote"),
-                    self._relayer.asleep(winner),
-                    self._relayer.asleep(original),
-                    self._checkpoints.captured(winner, COPY_MOST_BYTES) as capture,
+                    self.operations.during(original.sandbox_id, "promote"),
+                    self.relayer.asleep(winner),
+                    self.relayer.asleep(original),
+                    self.checkpoints.captured(winner, COPY_MOST_BYTES) as capture,
                 ):
                     before, had = original.row, original.running
-                    link = None if had is not None else await self._sandbox_links.waiting(original)
+                    link = None if had is not None else await self.sandbox_links.waiting(original)
                     original.link = link
                     switch = partial(self._switch, original, winner, capture, columns)
-                    kept = await self._snapshots.make_locked(original, label, switch)
+                    kept = await self.snapshots.make_locked(original, label, switch)
                     _hang_up(link, winner.link)
-                    discarded = self._discards.discard(original, before, had, link, capture.checkpoint)
+                    discarded = self.discards.discard(original, before, had, link, capture.checkpoint)
                     await to_the_end(discarded)
-                    await to_the_end(self._kills.clear(winner))
+                    await to_the_end(self.kills.clear(winner))
         return kept.info()
 
     @contextlib.contextmanager
@@ -134,11 +105,11 @@ class Promotions:
         """Book the places of those that run; if only the winner does, the original takes its place."""
         with contextlib.ExitStack() as booked:
             if original.state == "suspended" and winner.state != "suspended":
-                booked.enter_context(self._quotas.running(winner, original.limits))
+                booked.enter_context(self.quotas.running(winner, original.limits))
             else:
-                booked.enter_context(self._quotas.running(original))
+                booked.enter_context(self.quotas.running(original))
                 if winner.state != "suspended":
-                    booked.enter_context(self._quotas.running(winner))
+                    booked.enter_context(self.quotas.running(winner))
             yield
 
     async def _switch(
@@ -149,18 +120,18 @@ class Promotions:
         ``kept`` is stored in the same step.
         """
         row = promoted(original.row, winner.row).but(stack=capture.stack)
-        fresh, running = await self._clones.clone(row, capture.checkpoint, winner.row.env)
+        fresh, running = await self.clones.clone(row, capture.checkpoint, winner.row.env)
         try:
             for each in (original, winner):  # an alarm may have rung meanwhile
                 check_plugged("promote", each)
             changes: dict[str, Any] = {name: getattr(fresh.row, name) for name in _CHANGED}
             changes |= {**columns, **running.columns(), "state": "running", "relayering": False}
             changes |= {"sleep_cause": None, "wakes_at": None}
-            await self._registry.promote(original, winner, kept, **changes)
+            await self.registry.promote(original, winner, kept, **changes)
         except BaseException:
-            await to_the_end(self._clones.undo(fresh, running))
+            await to_the_end(self.clones.undo(fresh, running))
             raise
-        self._attachment.attach(original, running)
+        self.attachment.attach(original, running)
 
 
 _CHANGED = (

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from atoll.engines import LazyMemory
@@ -35,52 +36,22 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
+@dataclass(kw_only=True, eq=False)
 class Relayer:
-    """Moves running sandboxes to other layers.
+    """Moves running sandboxes to other layers."""
 
-    Args:
-        registry: The sandboxes and snapshots.
-        paths: Where the files are.
-        quotas: What teams may have.
-        plans: How machines run.
-        running_machines: Starts and ends machines.
-        suspend_checkpoints: Writes the checkpoints of sleeping sandboxes.
-        suspends: Puts sandboxes to sleep.
-        restores: Restores sandboxes from their memory.
-        crashes: Handles guests that end meanwhile.
-        compaction: Shortens long chains of layers.
-        trash: Erases what is no longer needed.
-        tasks: Owner of the work that goes on by itself.
-    """
-
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        paths: Paths,
-        quotas: TeamQuotas,
-        plans: RunPlans,
-        running_machines: RunningMachines,
-        suspend_checkpoints: SuspendCheckpoints,
-        suspends: Suspends,
-        restores: Restores,
-        crashes: Crashes,
-        compaction: Compaction,
-        trash: Trash,
-        tasks: Tasks,
-    ) -> None:
-        self._registry = registry
-        self._paths = paths
-        self._quotas = quotas
-        self._plans = plans
-        self._running_machines = running_machines
-        self._suspend_checkpoints = suspend_checkpoints
-        self._suspends = suspends
-        self._restores = restores
-        self._crashes = crashes
-        self._compaction = compaction
-        self._trash = trash
-        self._tasks = tasks
+    registry: Registry
+    paths: Paths
+    quotas: TeamQuotas
+    plans: RunPlans
+    running_machines: RunningMachines
+    suspend_checkpoints: SuspendCheckpoints
+    suspends: Suspends
+    restores: Restores
+    crashes: Crashes
+    compaction: Compaction
+    trash: Trash
+    tasks: Tasks
 
     async def relayer(
         self, sandbox: Sandbox, meanwhile: Callable[[], Coroutine[Any, Any, _T]]
@@ -94,7 +65,7 @@ class Relayer:
         their connections. Returns the result of ``meanwhile``, and the milliseconds that the sandbox slept.
         """
         running = sandbox.require_running()
-        with self._quotas.running(sandbox.row):  # so that no other sandbox takes its place
+        with self.quotas.running(sandbox.row):  # so that no other sandbox takes its place
             began = await self._fall_asleep(sandbox, running)
             # Not cancellable: a frozen guest must not be left behind.
             done = await to_the_end(self._beside(sandbox, running, meanwhile))
@@ -116,7 +87,7 @@ class Relayer:
         running = sandbox.require_running()
         await self._fall_asleep(sandbox, running)
         try:
-            await to_the_end(self._running_machines.end(running))
+            await to_the_end(self.running_machines.end(running))
             yield
         except BaseException:
             if _is_relayering(sandbox):
@@ -125,35 +96,35 @@ class Relayer:
 
     async def _fall_asleep(self, sandbox: Sandbox, running: RunningMachine) -> float:
         """Put a running sandbox to sleep. Returns since when, by the performance counter."""
-        aside = await self._suspend_checkpoints.begin(sandbox)
+        aside = await self.suspend_checkpoints.begin(sandbox)
         try:
             if isinstance(running.machine, LazyMemory):
                 await running.alive(running.machine.prepare(aside), sandbox.sandbox_id)
             began = time.perf_counter()
-            await self._suspends.fall_asleep(sandbox, briefly=True)
+            await self.suspends.fall_asleep(sandbox, briefly=True)
         except BaseException:
-            await to_the_end(self._suspend_checkpoints.undo(sandbox))
+            await to_the_end(self.suspend_checkpoints.undo(sandbox))
             raise
         return began
 
     async def _wake(self, sandbox: Sandbox) -> None:
         try:
-            await self._restores.restore(sandbox, {}, durable=False)
+            await self.restores.restore(sandbox, {}, durable=False)
         except (AtollError, OSError) as error:
             _log.warning("sandbox %s stays suspended: %s", sandbox.sandbox_id, error)
 
     def end_cut_short(self) -> None:
         """Wake all sandboxes that an earlier supervisor left midway: no client suspended them."""
-        for sandbox in self._registry.sandboxes():
+        for sandbox in self.registry.sandboxes():
             if _is_relayering(sandbox):
-                self._tasks.spawn(self._end_cut_short(sandbox))
+                self.tasks.spawn(self._end_cut_short(sandbox))
 
     async def _end_cut_short(self, sandbox: Sandbox) -> None:
         async with sandbox.lock:
             if not _is_relayering(sandbox):
                 return
             try:
-                with self._quotas.running(sandbox.row):
+                with self.quotas.running(sandbox.row):
                     await self._wake(sandbox)
             except QuotaError as error:
                 _log.warning("sandbox %s stays suspended: %s", sandbox.sandbox_id, error)
@@ -161,7 +132,7 @@ class Relayer:
     async def _beside(
         self, sandbox: Sandbox, running: RunningMachine, meanwhile: Callable[[], Coroutine[Any, Any, _T]]
     ) -> _T:
-        leave = await self._step_off(running, self._plans.of(sandbox.row))
+        leave = await self._step_off(running, self.plans.of(sandbox.row))
         standing = leave is not None
         try:
             return await meanwhile()
@@ -176,7 +147,7 @@ class Relayer:
                 await self._step_back(sandbox, running, standing=standing)
             finally:
                 if leave is not None:
-                    self._tasks.spawn(asyncio.to_thread(leave))
+                    self.tasks.spawn(asyncio.to_thread(leave))
 
     async def _step_off(self, running: RunningMachine, plan: RunPlan) -> Callable[[], None] | None:
         """Detach a frozen machine from its disk, see ``RunningMachines``.
@@ -184,42 +155,42 @@ class Relayer:
         None if it could not, and was ended.
         """
         try:
-            return await self._running_machines.step_off(running, plan)
+            return await self.running_machines.step_off(running, plan)
         except Exception as error:  # noqa: BLE001 - whatever it is, a guest must not stand still for ever
             _log.warning(
                 "the machine %s cannot be detached from its disk and is ended: %s",
                 running.machine.machine_id,
                 error,
             )
-            await self._running_machines.end(running)
+            await self.running_machines.end(running)
             return None
 
     async def _step_back(self, sandbox: Sandbox, running: RunningMachine, *, standing: bool) -> None:
         if standing:
             try:
-                await self._compaction.shorten(sandbox)
-                await self._running_machines.step_on(running, self._plans.of(sandbox.row))
+                await self.compaction.shorten(sandbox)
+                await self.running_machines.step_on(running, self.plans.of(sandbox.row))
                 # The row first: a supervisor that adopts a running machine thaws it if it may be frozen.
                 columns = running.columns()
-                await self._registry.change(sandbox, state="running", relayering=False, **columns)
+                await self.registry.change(sandbox, state="running", relayering=False, **columns)
             except Exception as error:  # noqa: BLE001 - as above
                 _log.warning(
                     "the machine %s cannot be attached to its disk and is ended: %s",
                     running.machine.machine_id,
                     error,
                 )
-                await self._running_machines.end(running)
+                await self.running_machines.end(running)
                 standing = False
         if not standing:
-            await self._restores.restore(sandbox, {}, durable=False)
+            await self.restores.restore(sandbox, {}, durable=False)
             return
         running.stay()
         sandbox.running, sandbox.link = running, None
         running.link.release()
         if not await thaw_or_end(running):
-            await self._crashes.crashed_locked(sandbox, running, "it could not be thawed")
+            await self.crashes.crashed_locked(sandbox, running, "it could not be thawed")
             raise running.lost(sandbox.sandbox_id)
-        self._trash.take(self._paths.checkpoint(sandbox.sandbox_id))
+        self.trash.take(self.paths.checkpoint(sandbox.sandbox_id))
 
 
 def _is_relayering(sandbox: Sandbox) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from atoll.engines import MachineEndedError
@@ -33,43 +34,19 @@ _log = logging.getLogger(__name__)
 PARTED_REASON = "it ran for a moment while it was being woken, so its memory and its disk no longer match"
 
 
+@dataclass(kw_only=True, eq=False)
 class Restores:
-    """Restores sandboxes. The caller holds the sandbox's lock.
+    """Restores sandboxes. The caller holds the sandbox's lock."""
 
-    Args:
-        registry: The sandboxes.
-        operations: The log of operations.
-        paths: Where checkpoints and disks are.
-        plans: How machines run.
-        running_machines: Starts the machines.
-        sandbox_links: The sandboxes' links.
-        attachment: Gives the sandboxes their machines.
-        compaction: Shortens long chains of layers.
-        trash: Erases used checkpoints.
-    """
-
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        operations: Operations,
-        paths: Paths,
-        plans: RunPlans,
-        running_machines: RunningMachines,
-        sandbox_links: SandboxLinks,
-        attachment: Attachment,
-        compaction: Compaction,
-        trash: Trash,
-    ) -> None:
-        self._registry = registry
-        self._operations = operations
-        self._paths = paths
-        self._plans = plans
-        self._running_machines = running_machines
-        self._sandbox_links = sandbox_links
-        self._attachment = attachment
-        self._compaction = compaction
-        self._trash = trash
+    registry: Registry
+    operations: Operations
+    paths: Paths
+    plans: RunPlans
+    running_machines: RunningMachines
+    sandbox_links: SandboxLinks
+    attachment: Attachment
+    compaction: Compaction
+    trash: Trash
 
     async def restore(self, sandbox: Sandbox, columns: Columns, *, durable: bool = True) -> None:
         """Restore a sleeping sandbox from its checkpoint, and change these columns of its row with it.
@@ -86,20 +63,20 @@ class Restores:
             await self._restore(sandbox, columns, durable=durable)
 
     async def _restore(self, sandbox: Sandbox, columns: Columns, *, durable: bool) -> None:
-        assert_disk(self._paths.disk(sandbox.sandbox_id, sandbox.row.disk), sandbox.sandbox_id)
-        await self._compaction.shorten(sandbox)
-        checkpoint = self._paths.checkpoint(sandbox.sandbox_id)
+        assert_disk(self.paths.disk(sandbox.sandbox_id, sandbox.row.disk), sandbox.sandbox_id)
+        await self.compaction.shorten(sandbox)
+        checkpoint = self.paths.checkpoint(sandbox.sandbox_id)
         row = sandbox.row.but(generation=sandbox.row.generation + 1)
-        link, kept = await self._sandbox_links.take(sandbox)
-        waking = self._operations.during(sandbox.sandbox_id, "wake", link_id=link.link_id)
+        link, kept = await self.sandbox_links.take(sandbox)
+        waking = self.operations.during(sandbox.sandbox_id, "wake", link_id=link.link_id)
         async with contextlib.AsyncExitStack() as under_way:
             try:
                 await under_way.enter_async_context(waking)
                 if not kept:
                     await link.guest.know(read_names(checkpoint))
-                plan = self._plans.of(row, checkpoint=checkpoint)
-                wanted = woken_init(row, self._plans.image(row))
-                running = await self._running_machines.begin(plan, link, wanted)
+                plan = self.plans.of(row, checkpoint=checkpoint)
+                wanted = woken_init(row, self.plans.image(row))
+                running = await self.running_machines.begin(plan, link, wanted)
                 try:
                     if kept:
                         link.release()
@@ -108,9 +85,9 @@ class Restores:
                     changes = {**columns, "generation": row.generation, "reason": None}
                     # The guest already runs. If this were not written, its memory would be lost: the next
                     # step erases the checkpoint.
-                    await self._attachment.take_up(sandbox, running, durable=durable, freeing=True, **changes)
+                    await self.attachment.take_up(sandbox, running, durable=durable, freeing=True, **changes)
                 except BaseException:
-                    await to_the_end(self._running_machines.end(running))
+                    await to_the_end(self.running_machines.end(running))
                     raise
             except DamagedError as error:
                 await to_the_end(self._give_up_memory(sandbox, link, error.message))
@@ -119,12 +96,12 @@ class Restores:
                 await to_the_end(self._put_back(sandbox, link, kept))
                 raise _woken_badly(sandbox, error) from None
         if not row.engine_disk:  # with an engine disk, a crash would leave only the checkpoint
-            self._trash.take(checkpoint)
+            self.trash.take(checkpoint)
 
     async def _put_back(self, sandbox: Sandbox, link: Link, kept: bool) -> None:
         """Undo a failed wake: the sandbox sleeps again, unless its guest has changed its disk meanwhile."""
-        checkpoint = self._paths.checkpoint(sandbox.sandbox_id)
-        disk = self._paths.disk(sandbox.sandbox_id, sandbox.row.disk)
+        checkpoint = self.paths.checkpoint(sandbox.sandbox_id)
+        disk = self.paths.disk(sandbox.sandbox_id, sandbox.row.disk)
         if sandbox.row.engine_disk or await asyncio.to_thread(same_instant, checkpoint, disk):
             # Only a link that was kept during the sleep still has the sandbox's connections.
             if kept:
@@ -145,9 +122,9 @@ class Restores:
             "crashed_running": awake,
         }
         # The memory first: even if the row is not written, nothing may restore this memory.
-        self._trash.take(self._paths.checkpoint(sandbox.sandbox_id))
+        self.trash.take(self.paths.checkpoint(sandbox.sandbox_id))
         try:
-            await self._registry.change(sandbox, **crashed)
+            await self.registry.change(sandbox, **crashed)
         except (AtollError, OSError) as error:
             _log.warning("cannot store the crash of sandbox %s: %s", sandbox.sandbox_id, error)
             sandbox.row = sandbox.row.but(**crashed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from atoll.errors import InvalidSpecError
@@ -30,46 +31,20 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+@dataclass(kw_only=True, eq=False)
 class Rollback:
-    """Rolls sandboxes back.
+    """Rolls sandboxes back."""
 
-    Args:
-        registry: The sandboxes and snapshots.
-        operations: The log of operations.
-        paths: Where the files are.
-        leases: Computes leases.
-        quotas: What teams may have.
-        volumes: The volumes.
-        clones: Restores copies.
-        attachment: Gives the sandboxes their machines.
-        sandbox_links: The sandboxes' links.
-        discards: Frees what the sandboxes had before.
-    """
-
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        operations: Operations,
-        paths: Paths,
-        leases: Leases,
-        quotas: TeamQuotas,
-        volumes: Volumes,
-        clones: Clones,
-        attachment: Attachment,
-        sandbox_links: SandboxLinks,
-        discards: Discards,
-    ) -> None:
-        self._registry = registry
-        self._operations = operations
-        self._paths = paths
-        self._leases = leases
-        self._quotas = quotas
-        self._volumes = volumes
-        self._clones = clones
-        self._attachment = attachment
-        self._sandbox_links = sandbox_links
-        self._discards = discards
+    registry: Registry
+    operations: Operations
+    paths: Paths
+    leases: Leases
+    quotas: TeamQuotas
+    volumes: Volumes
+    clones: Clones
+    attachment: Attachment
+    sandbox_links: SandboxLinks
+    discards: Discards
 
     async def roll_back(self, sandbox: Sandbox, ref: str) -> None:
         """Continue the sandbox from a snapshot's memory and disk; it keeps its id, name and addresses.
@@ -85,12 +60,12 @@ class Rollback:
 
         Postcondition: on any exception the sandbox is as it was; if it ran, it still runs.
         """
-        snapshot = self._registry.snapshot(ref)
+        snapshot = self.registry.snapshot(ref)
         # Pinned before waiting for the lock, which another operation may hold: the snapshot stays until then.
-        with self._registry.pins.during(snapshot.snapshot_id, *snapshot.stack):
+        with self.registry.pins.during(snapshot.snapshot_id, *snapshot.stack):
             async with sandbox.lock:
                 await self.roll_back_locked(sandbox, ref)
-                await keep_locked(self._registry, sandbox)
+                await keep_locked(self.registry, sandbox)
 
     async def roll_back_locked(
         self, sandbox: Sandbox, ref: str, columns: dict[str, Any] | None = None
@@ -102,8 +77,8 @@ class Rollback:
         """
         row = sandbox.row
         if columns is None and sandbox.running is None:
-            columns = self._leases.woken(row, row.lifecycle.timeout_s)
-        snapshot = self._registry.snapshot(ref)
+            columns = self.leases.woken(row, row.lifecycle.timeout_s)
+        snapshot = self.registry.snapshot(ref)
         check_action("rollback", sandbox.row.state, sandbox.sandbox_id)
         check_plugged("roll back", sandbox)
         if snapshot.image_digest != sandbox.row.image_digest:
@@ -117,10 +92,10 @@ class Rollback:
                 hint="create a new sandbox with from_snapshot",
             )
         # The memory refers to its mounts, which may be those of another sandbox.
-        self._volumes.again(snapshot.volumes, {}, sandbox.row.team)
-        held = self._registry.pins.during(snapshot.snapshot_id, *snapshot.stack, *snapshot.volume_ids)
-        with held, self._quotas.running(sandbox.row, snapshot.limits):
-            async with self._operations.during(sandbox.sandbox_id, "rollback"):
+        self.volumes.again(snapshot.volumes, {}, sandbox.row.team)
+        held = self.registry.pins.during(snapshot.snapshot_id, *snapshot.stack, *snapshot.volume_ids)
+        with held, self.quotas.running(sandbox.row, snapshot.limits):
+            async with self.operations.during(sandbox.sandbox_id, "rollback"):
                 await self._switch(sandbox, snapshot, columns or {})
 
     def _line(self, row: SandboxRow) -> set[str]:
@@ -129,7 +104,7 @@ class Rollback:
         These are its own snapshots, the one it was made from, and their ancestors, as long as they belong to
         the sandbox's team: the snapshots under a public template belong to the template's maker.
         """
-        snapshots = self._registry.snapshots()
+        snapshots = self.registry.snapshots()
         seen = {each.snapshot_id for each in snapshots if each.team == row.team}
         own = {each.snapshot_id for each in snapshots if each.sandbox_id == row.sandbox_id}
         starts = own | ({row.snapshot_id} if row.snapshot_id else set())
@@ -138,22 +113,22 @@ class Rollback:
 
     async def _switch(self, sandbox: Sandbox, snapshot: SnapshotRow, columns: dict[str, Any]) -> None:
         old_row, old_running = sandbox.row, sandbox.running
-        checkpoint = self._paths.snapshot_checkpoint(snapshot.snapshot_id)
-        fresh, running = await self._clones.clone(rolled_back(old_row, snapshot), checkpoint, snapshot.env)
+        checkpoint = self.paths.snapshot_checkpoint(snapshot.snapshot_id)
+        fresh, running = await self.clones.clone(rolled_back(old_row, snapshot), checkpoint, snapshot.env)
         try:
             old_link: Link | None = (
-                None if old_running is not None else await self._sandbox_links.waiting(sandbox)
+                None if old_running is not None else await self.sandbox_links.waiting(sandbox)
             )
             sandbox.link = old_link
             changes = {**columns, **{name: getattr(fresh.row, name) for name in _CHANGED}}
-            await self._registry.change(
+            await self.registry.change(
                 sandbox, durable=True, state="running", relayering=False, **changes, **running.columns()
             )
         except BaseException:
-            await to_the_end(self._clones.undo(fresh, running))
+            await to_the_end(self.clones.undo(fresh, running))
             raise
-        self._attachment.attach(sandbox, running)
-        await to_the_end(self._discards.discard(sandbox, old_row, old_running, old_link, checkpoint))
+        self.attachment.attach(sandbox, running)
+        await to_the_end(self.discards.discard(sandbox, old_row, old_running, old_link, checkpoint))
 
 
 _CHANGED = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from atoll.errors import VolumeNotFoundError
@@ -15,21 +16,14 @@ from atoll.supervisor.tenants.quotas import TeamQuotas
 from atoll.types import VolumeMount
 
 
+@dataclass(eq=False)
 class RunPlans:
-    """Makes plans.
+    """Makes plans."""
 
-    Args:
-        images: The images that disks stand on.
-        paths: Where disks and volumes are.
-        quotas: What teams may have.
-        volumes: The volumes, which may have quotas.
-    """
-
-    def __init__(self, images: SupervisorImages, paths: Paths, quotas: TeamQuotas, volumes: Volumes) -> None:
-        self._volumes = volumes
-        self._images = images
-        self._paths = paths
-        self._quotas = quotas
+    images: SupervisorImages
+    paths: Paths
+    quotas: TeamQuotas
+    volumes: Volumes
 
     def of(
         self,
@@ -44,10 +38,10 @@ class RunPlans:
             sandbox_id=row.sandbox_id,
             image=self.image(row).lowers,
             stack=row.stack,
-            disk=self._paths.disk(row.sandbox_id, row.disk),
+            disk=self.paths.disk(row.sandbox_id, row.disk),
             hostname=hostname_of(row),
-            limits=self._quotas.limits_within(row),
-            keep_free_percent=self._quotas.keep_free_percent(row),
+            limits=self.quotas.limits_within(row),
+            keep_free_percent=self.quotas.keep_free_percent(row),
             versions=row.versions,
             checkpoint=checkpoint,
             read_ahead=read_ahead,
@@ -58,12 +52,12 @@ class RunPlans:
 
     def image(self, row: SandboxRow | SnapshotRow) -> ImageFacts:
         """What the sandbox of a row takes from its image."""
-        return self._images.facts(row.image_digest)
+        return self.images.facts(row.image_digest)
 
     def _mounts(self, row: SandboxRow) -> tuple[VolumeBind, ...]:
         """The directories that a sandbox mounts, and where, in an order that never changes."""
         return tuple(
-            VolumeBind(self._paths.volume_data(mount.volume), path, mount.read_only, self._is_limited(mount))
+            VolumeBind(self.paths.volume_data(mount.volume), path, mount.read_only, self._is_limited(mount))
             for path, mount in sorted(row.volumes.items())
         )
 
@@ -71,6 +65,6 @@ class RunPlans:
         if mount.read_only:
             return False
         try:
-            return self._volumes.get(mount.volume).quota_mib is not None
+            return self.volumes.get(mount.volume).quota_mib is not None
         except VolumeNotFoundError:  # whoever mounts it says so
             return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from atoll.errors import AtollError
@@ -25,36 +26,21 @@ class SuspendedWatcher(Protocol):
         """Watch a suspended sandbox that has kept its link, if data is to wake it. Idempotent."""
 
 
+@dataclass(eq=False)
 class SandboxLinks:
-    """Finds and prepares the links of sandboxes.
+    """Finds and prepares the links of sandboxes."""
 
-    Args:
-        registry: The sandboxes.
-        paths: Where their checkpoints are.
-        links: All links of the home.
-        egress: Sets their policies.
-        watcher: Is told of suspended sandboxes that keep their links.
-    """
-
-    def __init__(
-        self,
-        registry: Registry,
-        paths: Paths,
-        links: Links,
-        egress: EgressControl,
-        watcher: SuspendedWatcher,
-    ) -> None:
-        self._registry = registry
-        self._paths = paths
-        self._links = links
-        self._egress = egress
-        self._watcher = watcher
+    registry: Registry
+    paths: Paths
+    links: Links
+    egress: EgressControl
+    watcher: SuspendedWatcher
 
     async def waiting(self, sandbox: Sandbox) -> Link | None:
         """The link that a sandbox without a machine kept, or None. An earlier supervisor may have left it."""
         link = sandbox.link
         if link is None and sandbox.row.link_id is not None:
-            link = await self._links.adopt(sandbox.row.link_id)
+            link = await self.links.adopt(sandbox.row.link_id)
         return link
 
     async def let_go(self, sandbox: Sandbox) -> None:
@@ -66,11 +52,11 @@ class SandboxLinks:
         if link is None or sandbox.row.state != "suspended" or sandbox.row.relayering:
             return
         try:
-            if not await link.holds_nothing(read_flows(self._paths.checkpoint(sandbox.sandbox_id))):
-                self._watcher.watch(sandbox)
+            if not await link.holds_nothing(read_flows(self.paths.checkpoint(sandbox.sandbox_id))):
+                self.watcher.watch(sandbox)
                 return
             # Before it is gone: what no row names is removed by the next supervisor.
-            await self._registry.change(sandbox, link_id=None)
+            await self.registry.change(sandbox, link_id=None)
             sandbox.link = None
             await link.aclose()
         except (AtollError, OSError) as error:
@@ -78,18 +64,18 @@ class SandboxLinks:
 
     def forget(self, sandbox: Sandbox) -> None:
         """Forget what was counted about a sandbox that is gone for ever."""
-        self._egress.forget(sandbox.sandbox_id)
+        self.egress.forget(sandbox.sandbox_id)
 
     async def take(self, sandbox: Sandbox) -> tuple[Link, bool]:
         """The link that waits for the sandbox and True, or a new link and False. Its policy is set."""
         link = await self.waiting(sandbox)
         kept = link is not None
         if link is None:
-            link = await self._links.take()
+            link = await self.links.take()
         else:
             await link.prepare()
         sandbox.link = None
-        self._egress.govern(link, sandbox.row)
+        self.egress.govern(link, sandbox.row)
         if link.was_cut and sandbox.unplugged is None:  # it was replugged while it slept
             await link.mend()
         return link, kept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,19 +22,13 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.sandbox import Sandbox
 
 
+@dataclass(kw_only=True, eq=False)
 class Services:
-    """Changes the services of sandboxes.
+    """Changes the services of sandboxes."""
 
-    Args:
-        registry: The sandboxes, whose rows have the definitions.
-        wakes: Wakes sandboxes whose services change.
-        agents: Calls the guests' agents, which start the services.
-    """
-
-    def __init__(self, *, registry: Registry, wakes: Wakes, agents: Agents) -> None:
-        self._registry = registry
-        self._wakes = wakes
-        self._agents = agents
+    registry: Registry
+    wakes: Wakes
+    agents: Agents
 
     async def add(self, sandbox: Sandbox, spec: ServiceSpec) -> ServiceInfo:
         """Add a service and start it. The sandbox is woken if it sleeps.
@@ -47,7 +42,7 @@ class Services:
         """
         check_services([spec])
         check_env(spec.env)
-        await self._wakes.use(sandbox)
+        await self.wakes.use(sandbox)
         async with sandbox.lock:
             running = _running(sandbox)
             row = sandbox.row
@@ -58,15 +53,15 @@ class Services:
                     sandbox_id=row.sandbox_id,
                 )
             if spec.schedule is not None:
-                spec = msgspec.structs.replace(spec, added_at=self._registry.now_s())
+                spec = msgspec.structs.replace(spec, added_at=self.registry.now_s())
             services = (*row.services, spec)
             check_services(services)
-            told = await running.alive(self._agents.put_service(running.link, spec), row.sandbox_id)
+            told = await running.alive(self.agents.put_service(running.link, spec), row.sandbox_id)
             try:
-                await self._registry.change(sandbox, services=services)
+                await self.registry.change(sandbox, services=services)
             except BaseException:
                 with contextlib.suppress(AtollError):
-                    await running.alive(self._agents.remove_service(running.link, spec.name), row.sandbox_id)
+                    await running.alive(self.agents.remove_service(running.link, spec.name), row.sandbox_id)
                 raise
             return _planned(sandbox, service_info(spec, told))
 
@@ -78,13 +73,13 @@ class Services:
             StateError: The sandbox was put to sleep meanwhile.
         """
         _service(sandbox, name)
-        await self._wakes.use(sandbox)
+        await self.wakes.use(sandbox)
         async with sandbox.lock:
             running = _running(sandbox)
             gone = _service(sandbox, name)
-            await running.alive(self._agents.remove_service(running.link, name), sandbox.sandbox_id)
+            await running.alive(self.agents.remove_service(running.link, name), sandbox.sandbox_id)
             left = tuple(each for each in sandbox.row.services if each != gone)
-            await self._registry.change(sandbox, services=left)
+            await self.registry.change(sandbox, services=left)
 
     async def list(self, sandbox: Sandbox) -> list[ServiceInfo]:
         """How the services are, in the order in which they were added. This does not wake the sandbox."""
@@ -97,7 +92,7 @@ class Services:
         if running is None or sandbox.row.state != "running" or running.gone.is_set():
             return None
         try:
-            return await running.alive(self._agents.services(running.link), sandbox.sandbox_id)
+            return await running.alive(self.agents.services(running.link), sandbox.sandbox_id)
         except AtollError:
             if sandbox.running is not running or sandbox.row.state != "running":
                 return None  # it has just been put to sleep

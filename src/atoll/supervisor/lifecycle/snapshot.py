@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -51,58 +52,28 @@ class Label(NamedTuple):
     automatic: bool = False
 
 
+@dataclass(kw_only=True, eq=False)
 class Snapshots:
-    """Makes, lists and removes the snapshots of a home.
+    """Makes, lists and removes the snapshots of a home."""
 
-    Args:
-        registry: The sandboxes and snapshots.
-        operations: The log of operations.
-        paths: Where the files are.
-        quotas: What teams may have.
-        layers: The disks.
-        layer_gc: Erases layers that nothing needs.
-        checkpoints: Captures their state.
-        crash_checkpoints: Keeps checkpoints for use after a crash.
-        compaction: Is told when a chain of layers has become longer.
-        checksums: The checksums of checkpoints.
-        templates: Templates, which need some of the snapshots.
-        steps: Template steps that led to some of the snapshots.
-    """
-
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        operations: Operations,
-        paths: Paths,
-        quotas: TeamQuotas,
-        layers: Layers,
-        layer_gc: LayerGC,
-        checkpoints: Checkpoints,
-        crash_checkpoints: CrashCheckpoints,
-        compaction: Compaction,
-        checksums: CheckpointChecksums,
-        templates: TemplateRegistry,
-        steps: BuildCache,
-    ) -> None:
-        self._registry = registry
-        self._operations = operations
-        self._paths = paths
-        self._quotas = quotas
-        self._layers = layers
-        self._layer_gc = layer_gc
-        self._checkpoints = checkpoints
-        self._crash_checkpoints = crash_checkpoints
-        self._compaction = compaction
-        self._checksums = checksums
-        self._templates = templates
-        self._steps = steps
+    registry: Registry
+    operations: Operations
+    paths: Paths
+    quotas: TeamQuotas
+    layers: Layers
+    layer_gc: LayerGC
+    checkpoints: Checkpoints
+    crash_checkpoints: CrashCheckpoints
+    compaction: Compaction
+    checksums: CheckpointChecksums
+    templates: TemplateRegistry
+    steps: BuildCache
 
     def list(self, sandbox_ref: str | None = None, team: str | None = None) -> list[SnapshotInfo]:
         """All snapshots, or those of one sandbox or team, oldest first. Give a killed sandbox by its id."""
-        rows = sorted(self._registry.snapshots(forgotten=False), key=lambda row: row.created_at)
+        rows = sorted(self.registry.snapshots(forgotten=False), key=lambda row: row.created_at)
         if sandbox_ref is not None:
-            named = [one for one in self._registry.sandboxes() if one.row.name == sandbox_ref]
+            named = [one for one in self.registry.sandboxes() if one.row.name == sandbox_ref]
             sandbox_id = named[0].sandbox_id if named else sandbox_ref
             rows = [row for row in rows if row.sandbox_id == sandbox_id]
         return [row.info() for row in rows if team in (None, row.team)]
@@ -130,9 +101,9 @@ class Snapshots:
             check_action("snapshot", sandbox.row.state, sandbox.sandbox_id)
             check_memory("snapshot", sandbox.row)
             label = Label(name, comment, build_id)
-            async with self._operations.during(sandbox.sandbox_id, "snapshot"):
+            async with self.operations.during(sandbox.sandbox_id, "snapshot"):
                 made = await self.make_locked(
-                    sandbox, label, lambda row: self._registry.add_snapshot(row, sandbox)
+                    sandbox, label, lambda row: self.registry.add_snapshot(row, sandbox)
                 )
         return made.info()
 
@@ -146,7 +117,7 @@ class Snapshots:
             NoSpaceError: The disk has little more space than that.
             QuotaError: Its team has used up its disk quota.
         """
-        free_bytes = (await asyncio.to_thread(shutil.disk_usage, self._paths.snapshots)).free
+        free_bytes = (await asyncio.to_thread(shutil.disk_usage, self.paths.snapshots)).free
         if free_bytes < needs_bytes + _SPARE_BYTES:
             raise NoSpaceError(
                 f"only {free_bytes >> 20} MiB of the disk are free",
@@ -159,9 +130,9 @@ class Snapshots:
                 if sandbox.row.state != "running" or sandbox.unplugged is not None:
                     return None
                 label = Label(None, "", automatic=True)
-                async with self._operations.during(sandbox.sandbox_id, "snapshot"):
+                async with self.operations.during(sandbox.sandbox_id, "snapshot"):
                     return await self.make_locked(
-                        sandbox, label, lambda row: self._registry.add_snapshot(row, sandbox)
+                        sandbox, label, lambda row: self.registry.add_snapshot(row, sandbox)
                     )
 
     @contextlib.asynccontextmanager
@@ -174,8 +145,8 @@ class Snapshots:
             QuotaError: The team has used up its disk quota.
         """
         check_name(name)
-        await self._quotas.check_disk(team)
-        with self._registry.reserve_snapshot_name(name):
+        await self.quotas.check_disk(team)
+        with self.registry.reserve_snapshot_name(name):
             yield
 
     async def make_locked(
@@ -191,9 +162,9 @@ class Snapshots:
         try:
             made = await self._make(sandbox, label, add)
         except BaseException:
-            await to_the_end(self._layer_gc.collect(wait=False))
+            await to_the_end(self.layer_gc.collect(wait=False))
             raise
-        self._compaction.look()
+        self.compaction.look()
         return made
 
     async def remove(self, ref: str) -> None:
@@ -204,9 +175,9 @@ class Snapshots:
             InUseError: It has child snapshots, a sandbox uses its layer, or a template needs it. An automatic
                 one only holds what is based on it elsewhere: its own sandbox goes on without it.
         """
-        registry = self._registry
+        registry = self.registry
         row = registry.snapshot(ref)
-        if template := self._templates.user_of(row.snapshot_id):
+        if template := self.templates.user_of(row.snapshot_id):
             raise InUseError(
                 f"snapshot {ref!r} is needed by the template {template}",
                 hint="delete the template, or move its tags to another build",
@@ -223,29 +194,29 @@ class Snapshots:
                 hint="kill those sandboxes first",
             )
         await registry.forget_snapshot(row)
-        await self._steps.forget(row.snapshot_id)
-        await self._layer_gc.give_up(self._paths.snapshot(row.snapshot_id))
+        await self.steps.forget(row.snapshot_id)
+        await self.layer_gc.give_up(self.paths.snapshot(row.snapshot_id))
 
     async def _make(
         self, sandbox: Sandbox, label: Label, add: Callable[[SnapshotRow], Awaitable[None]]
     ) -> SnapshotRow:
         snapshot_id = new_id()
-        final = self._paths.snapshot(snapshot_id)
+        final = self.paths.snapshot(snapshot_id)
         aside = final.with_name(f"new-{snapshot_id}")
         layer_id = new_id()
-        with self._registry.pins.during(snapshot_id, aside.name, layer_id):
+        with self.registry.pins.during(snapshot_id, aside.name, layer_id):
             try:
                 # Everything before this moment is in it. What writes the files may take long.
-                created_at = self._registry.now_s()
-                capture = await self._checkpoints.capture(
+                created_at = self.registry.now_s()
+                capture = await self.checkpoints.capture(
                     sandbox, aside / "checkpoint", layer_id, copy_most_bytes=COPY_MOST_BYTES, flushed=True
                 )
-                await self._checkpoints.assert_lives(sandbox)
-                await asyncio.to_thread(self._checksums.write, aside / "checkpoint")
+                await self.checkpoints.assert_lives(sandbox)
+                await asyncio.to_thread(self.checksums.write, aside / "checkpoint")
                 await asyncio.to_thread(_make_durable, aside, final)
                 row = await self._row(sandbox.row, capture, snapshot_id, created_at)
                 row = row.but(**label._asdict())
-                self._crash_checkpoints.keep(sandbox.row, final / "checkpoint")
+                self.crash_checkpoints.keep(sandbox.row, final / "checkpoint")
                 await add(row)
             except BaseException:
                 await to_the_end(self._undo(aside, final))
@@ -255,7 +226,7 @@ class Snapshots:
     async def _row(
         self, of: SandboxRow, capture: CapturedState, snapshot_id: str, created_at: float
     ) -> SnapshotRow:
-        memory = self._paths.snapshot(snapshot_id)
+        memory = self.paths.snapshot(snapshot_id)
         return SnapshotRow(
             snapshot_id=snapshot_id,
             name=None,
@@ -270,7 +241,7 @@ class Snapshots:
         )
 
     def _disk_bytes(self, capture: CapturedState) -> int:
-        return self._layers.size_bytes(capture.layer_id) if capture.layer_id else 0
+        return self.layers.size_bytes(capture.layer_id) if capture.layer_id else 0
 
     async def _undo(self, aside: Path, final: Path) -> None:
         await erase(aside)

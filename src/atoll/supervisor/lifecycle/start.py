@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
@@ -25,40 +26,18 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+@dataclass(kw_only=True, eq=False)
 class Starts:
-    """Boots existing sandboxes. The caller holds the sandbox's lock.
+    """Boots existing sandboxes. The caller holds the sandbox's lock."""
 
-    Args:
-        paths: Where disks are.
-        programs: The engine and agent programs.
-        boots: Boots machines.
-        sandbox_links: The sandboxes' links.
-        running_machines: Ends machines.
-        attachment: Gives the sandboxes their machines.
-        agents: Calls the guests' agents.
-        compaction: Shortens long chains of layers.
-    """
-
-    def __init__(
-        self,
-        *,
-        paths: Paths,
-        programs: Programs,
-        boots: Boots,
-        sandbox_links: SandboxLinks,
-        running_machines: RunningMachines,
-        attachment: Attachment,
-        agents: Agents,
-        compaction: Compaction,
-    ) -> None:
-        self._paths = paths
-        self._programs = programs
-        self._boots = boots
-        self._sandbox_links = sandbox_links
-        self._running_machines = running_machines
-        self._attachment = attachment
-        self._agents = agents
-        self._compaction = compaction
+    paths: Paths
+    programs: Programs
+    boots: Boots
+    sandbox_links: SandboxLinks
+    running_machines: RunningMachines
+    attachment: Attachment
+    agents: Agents
+    compaction: Compaction
 
     async def boot(self, sandbox: Sandbox, columns: Columns) -> None:
         """Boot a sandbox that has no machine from its disk, and change ``columns`` of its row with it.
@@ -66,12 +45,12 @@ class Starts:
         Raises:
             HostError: The disk is missing.
         """
-        assert_disk(self._paths.disk(sandbox.sandbox_id, sandbox.row.disk), sandbox.sandbox_id)
-        await self._compaction.shorten(sandbox)
-        row = sandbox.row.but(generation=sandbox.row.generation + 1, versions=self._programs.current)
-        link, _ = await self._sandbox_links.take(sandbox)
+        assert_disk(self.paths.disk(sandbox.sandbox_id, sandbox.row.disk), sandbox.sandbox_id)
+        await self.compaction.shorten(sandbox)
+        row = sandbox.row.but(generation=sandbox.row.generation + 1, versions=self.programs.current)
+        link, _ = await self.sandbox_links.take(sandbox)
         try:
-            running = await self._boots.boot(row, link)
+            running = await self.boots.boot(row, link)
             try:
                 changes = {
                     **columns,
@@ -80,16 +59,16 @@ class Starts:
                     "reason": None,
                     "has_memory": True,
                 }
-                await self._attachment.take_up(sandbox, running, **changes)
+                await self.attachment.take_up(sandbox, running, **changes)
             except BaseException:
-                await to_the_end(self._running_machines.end(running))
+                await to_the_end(self.running_machines.end(running))
                 raise
         except BaseException:
             await to_the_end(link.aclose())
             raise
         try:
-            await self._boots.start_program(row, running)
+            await self.boots.start_program(row, running)
         except AtollError as error:
             # The sandbox has started; its owner can find out what the program lacks.
             _log.warning("the image's program in sandbox %s did not start: %s", sandbox.sandbox_id, error)
-        await run_start_commands(row, running, self._agents)
+        await run_start_commands(row, running, self.agents)

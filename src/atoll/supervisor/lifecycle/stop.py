@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,37 +31,17 @@ _FROZEN_S = 2.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass(kw_only=True, eq=False)
 class PowerOff:
-    """Puts sandboxes to sleep without their memory. The caller holds the sandbox's lock.
+    """Puts sandboxes to sleep without their memory. The caller holds the sandbox's lock."""
 
-    Args:
-        registry: The sandboxes and snapshots.
-        paths: Where the files are.
-        running_machines: Starts and ends machines.
-        sandbox_links: The sandboxes' links.
-        agents: Calls the guests' agents.
-        crashes: Handles guests that end meanwhile.
-        trash: Erases what is no longer needed.
-    """
-
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        paths: Paths,
-        running_machines: RunningMachines,
-        sandbox_links: SandboxLinks,
-        agents: Agents,
-        crashes: Crashes,
-        trash: Trash,
-    ) -> None:
-        self._registry = registry
-        self._paths = paths
-        self._running_machines = running_machines
-        self._sandbox_links = sandbox_links
-        self._agents = agents
-        self._crashes = crashes
-        self._trash = trash
+    registry: Registry
+    paths: Paths
+    running_machines: RunningMachines
+    sandbox_links: SandboxLinks
+    agents: Agents
+    crashes: Crashes
+    trash: Trash
 
     async def stop(
         self, sandbox: Sandbox, cause: SleepCause, wakes_at: float | None
@@ -82,7 +63,7 @@ class PowerOff:
         try:
             await running.alive(self._settle(running), sandbox.sandbox_id)
             # From here on the disk counts: if the supervisor dies, the next one ends the machine.
-            await self._registry.change(
+            await self.registry.change(
                 sandbox,
                 durable=True,
                 state="suspended",
@@ -105,10 +86,10 @@ class PowerOff:
 
     async def drop_memory(self, sandbox: Sandbox) -> None:
         """Erase the checkpoint of a sleeping sandbox, and the connections that it had."""
-        link = await self._sandbox_links.waiting(sandbox)
-        await self._registry.change(sandbox, durable=True, has_memory=False, link_id=None)
+        link = await self.sandbox_links.waiting(sandbox)
+        await self.registry.change(sandbox, durable=True, has_memory=False, link_id=None)
         sandbox.link = None
-        self._trash.take(self._paths.checkpoint(sandbox.sandbox_id))
+        self.trash.take(self.paths.checkpoint(sandbox.sandbox_id))
         if link is not None:
             await link.aclose()
 
@@ -119,7 +100,7 @@ class PowerOff:
         """
         try:
             if running.unresponsive_since is None:
-                await self._agents.flush(running.link)
+                await self.agents.flush(running.link)
         except (AtollError, OSError) as error:
             _log.warning("the guest of machine %s did not flush: %s", running.machine.machine_id, error)
         try:
@@ -131,10 +112,10 @@ class PowerOff:
     async def _undo(self, sandbox: Sandbox, running: RunningMachine) -> None:
         await thaw_or_end(running)
         if running.gone.is_set():
-            await self._crashes.crashed_locked(sandbox, running, "it ended while it was being stopped")
+            await self.crashes.crashed_locked(sandbox, running, "it ended while it was being stopped")
 
     async def _leave(self, running: RunningMachine) -> None:
-        await self._running_machines.end(running)
+        await self.running_machines.end(running)
         try:
             await running.link.aclose()
         except (AtollError, OSError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -38,52 +39,22 @@ _MOMENT_S = 0.05
 Rest = Callable[[], Coroutine[Any, Any, None]]
 
 
+@dataclass(kw_only=True, eq=False)
 class Suspends:
-    """Puts sandboxes to sleep.
+    """Puts sandboxes to sleep."""
 
-    Args:
-        registry: The sandboxes.
-        operations: The log of operations.
-        paths: Where checkpoints are.
-        checkpoints: Writes them.
-        plans: How machines run.
-        running_machines: Ends the machines.
-        sandbox_links: Removes the links that hold no connection.
-        crashes: Handles guests that end meanwhile.
-        pauses: Thaws a paused sandbox that is to be stopped, and watches one that stays paused.
-        power_off: Puts sandboxes to sleep without their memory.
-        farewells: Tells the home's user and the guests before.
-        tasks: Owner of the work that continues after a sandbox sleeps.
-    """
-
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        operations: Operations,
-        paths: Paths,
-        checkpoints: SuspendCheckpoints,
-        plans: RunPlans,
-        running_machines: RunningMachines,
-        sandbox_links: SandboxLinks,
-        crashes: Crashes,
-        pauses: Pauses,
-        power_off: PowerOff,
-        farewells: Farewells,
-        tasks: Tasks,
-    ) -> None:
-        self._registry = registry
-        self._operations = operations
-        self._paths = paths
-        self._checkpoints = checkpoints
-        self._plans = plans
-        self._running_machines = running_machines
-        self._sandbox_links = sandbox_links
-        self._crashes = crashes
-        self._pauses = pauses
-        self._power_off = power_off
-        self._farewells = farewells
-        self._tasks = tasks
+    registry: Registry
+    operations: Operations
+    paths: Paths
+    checkpoints: SuspendCheckpoints
+    plans: RunPlans
+    running_machines: RunningMachines
+    sandbox_links: SandboxLinks
+    crashes: Crashes
+    pauses: Pauses
+    power_off: PowerOff
+    farewells: Farewells
+    tasks: Tasks
 
     async def suspend(self, sandbox: Sandbox, *, memory: bool = True) -> None:
         """Write the sandbox's memory to disk and free its other resources.
@@ -114,34 +85,34 @@ class Suspends:
             check_plugged("drop the memory of", sandbox)
         if sandbox.row.state == "suspended":
             if not memory and sandbox.row.has_memory:
-                await self._power_off.drop_memory(sandbox)
+                await self.power_off.drop_memory(sandbox)
         else:
             async with contextlib.AsyncExitStack() as under_way:
                 kind: OperationKind = "suspend" if memory else "stop"
-                await under_way.enter_async_context(self._operations.during(sandbox.sandbox_id, kind))
-                wakes_at = await self._farewells.say(sandbox, cause)
+                await under_way.enter_async_context(self.operations.during(sandbox.sandbox_id, kind))
+                wakes_at = await self.farewells.say(sandbox, cause)
                 sleep = self._keep_memory if memory else self._stop
                 rest = await sleep(sandbox, cause, wakes_at)
-                sandbox.lock.outlast(self._tasks.spawn(_leave(rest, under_way.pop_all())))
+                sandbox.lock.outlast(self.tasks.spawn(_leave(rest, under_way.pop_all())))
 
     async def _keep_memory(self, sandbox: Sandbox, cause: SleepCause, wakes_at: float | None) -> Rest:
         running = sandbox.require_running()
         if sandbox.row.state == "running" and isinstance(running.machine, LazyMemory):
             await running.alive(running.machine.prepare(), sandbox.sandbox_id)
-        await self._checkpoints.begin(sandbox)
+        await self.checkpoints.begin(sandbox)
         await self.fall_asleep(sandbox, cause=cause, wakes_at=wakes_at)
         return partial(self._end, sandbox, running)
 
     async def _stop(self, sandbox: Sandbox, cause: SleepCause, wakes_at: float | None) -> Rest:
         if sandbox.row.state != "paused":
-            return await self._power_off.stop(sandbox, cause, wakes_at)
+            return await self.power_off.stop(sandbox, cause, wakes_at)
         paused = sandbox.row
         # The guest has to run for a moment to write its caches to the disk.
-        await self._pauses.thaw(sandbox, {})
+        await self.pauses.thaw(sandbox, {})
         try:
-            return await self._power_off.stop(sandbox, cause, wakes_at)
+            return await self.power_off.stop(sandbox, cause, wakes_at)
         except BaseException:
-            await to_the_end(self._pauses.freeze_again(sandbox, paused))
+            await to_the_end(self.pauses.freeze_again(sandbox, paused))
             raise
 
     async def fall_asleep(
@@ -171,12 +142,10 @@ class Suspends:
                 if sandbox.row.lifecycle.wake_on_data and running.link.guest.is_fresh:
                     await asyncio.sleep(_MOMENT_S)
                 await running.freeze()
-            await running.alive(
-                self._checkpoints.write(sandbox, running, durable=durable), sandbox.sandbox_id
-            )
+            await running.alive(self.checkpoints.write(sandbox, running, durable=durable), sandbox.sandbox_id)
             # Until here the frozen guest could go on. From here on the checkpoint on the disk counts.
             more: Columns = {} if briefly else NO_LEASE
-            await self._registry.change(
+            await self.registry.change(
                 sandbox,
                 durable=durable,
                 state="suspended",
@@ -201,19 +170,19 @@ class Suspends:
             await thaw_or_end(running)
         if running.gone.is_set():
             why = "it ended while it was being suspended"
-            await self._crashes.crashed_locked(sandbox, running, why)
+            await self.crashes.crashed_locked(sandbox, running, why)
         elif paused:
-            self._pauses.watch(sandbox, running)
-        await self._checkpoints.undo(sandbox)
+            self.pauses.watch(sandbox, running)
+        await self.checkpoints.undo(sandbox)
 
     async def _end(self, sandbox: Sandbox, running: RunningMachine) -> None:
         """End the machine of a sandbox that now sleeps. At the same time, compute its memory's checksums."""
         row = sandbox.row
-        checkpoint = self._paths.checkpoint(row.sandbox_id)
-        machines = self._running_machines
+        checkpoint = self.paths.checkpoint(row.sandbox_id)
+        machines = self.running_machines
         await asyncio.gather(machines.end(running), machines.write_checksums(checkpoint, row.sandbox_id))
-        await self._sandbox_links.let_go(sandbox)
-        machines.prestarted_machines.expect(self._plans.of(row))
+        await self.sandbox_links.let_go(sandbox)
+        machines.prestarted_machines.expect(self.plans.of(row))
 
 
 async def _leave(rest: Rest, under_way: contextlib.AsyncExitStack) -> None:

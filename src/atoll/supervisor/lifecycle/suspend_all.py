@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
@@ -15,38 +16,35 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.tasks import Tasks
 
 
+@dataclass(eq=False)
 class SuspendAll:
     """Suspends all sandboxes.
 
     Args:
-        registry: The sandboxes.
-        suspends: Suspends each of them.
-        tasks: Owner of the work, which goes on if the client leaves.
         at_once: How many are suspended at the same time. One that does not answer holds up no other then.
     """
 
-    def __init__(self, registry: Registry, suspends: Suspends, tasks: Tasks, at_once: int) -> None:
-        self._registry = registry
-        self._suspends = suspends
-        self._tasks = tasks
-        self._at_once = at_once
+    registry: Registry
+    suspends: Suspends
+    tasks: Tasks
+    at_once: int
 
     async def run(self) -> SuspendedAll:
         """Suspend every sandbox that runs or is paused. One that fails does not keep the others."""
         suspended: list[str] = []
         failed: dict[str, str] = {}
-        slots = asyncio.Semaphore(self._at_once)
+        slots = asyncio.Semaphore(self.at_once)
 
         async def one(sandbox: Sandbox) -> None:
             async with slots:
                 try:
-                    await self._tasks.run(self._suspends.suspend(sandbox))
+                    await self.tasks.run(self.suspends.suspend(sandbox))
                     suspended.append(sandbox.sandbox_id)
                 except (AtollError, OSError) as error:
                     failed[sandbox.sandbox_id] = str(error)
 
         async with asyncio.TaskGroup() as group:
-            for sandbox in self._registry.sandboxes():
+            for sandbox in self.registry.sandboxes():
                 if sandbox.row.state in ("running", "paused", "creating"):
                     group.create_task(one(sandbox))
         return SuspendedAll(suspended=suspended, failed=failed)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,27 +24,20 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class SuspendCheckpoints:
-    """Writes and removes the checkpoints of sleeping sandboxes. The caller holds the sandbox's lock.
+    """Writes and removes the checkpoints of sleeping sandboxes. The caller holds the sandbox's lock."""
 
-    Args:
-        paths: Where the checkpoints are.
-        trash: Erases earlier ones.
-        layers: The sandboxes' disks.
-        checksums: The checksums of checkpoints.
-    """
-
-    def __init__(self, paths: Paths, trash: Trash, layers: Layers, checksums: CheckpointChecksums) -> None:
-        self._paths = paths
-        self._trash = trash
-        self._layers = layers
-        self._checksums = checksums
+    paths: Paths
+    trash: Trash
+    layers: Layers
+    checksums: CheckpointChecksums
 
     async def begin(self, sandbox: Sandbox) -> Path:
         """Make the temporary directory, empty, and return it."""
         for left in self._stale(sandbox):
             await erase(left)
-        aside = self._paths.new_checkpoint(sandbox.sandbox_id)
+        aside = self.paths.new_checkpoint(sandbox.sandbox_id)
         aside.mkdir(mode=0o700)
         return aside
 
@@ -57,16 +51,16 @@ class SuspendCheckpoints:
 
         A complete checkpoint stays if the engine keeps the disk: it is all there is.
         """
-        aside = self._paths.new_checkpoint(sandbox.sandbox_id)
-        return [aside] if sandbox.row.engine_disk else [aside, self._paths.checkpoint(sandbox.sandbox_id)]
+        aside = self.paths.new_checkpoint(sandbox.sandbox_id)
+        return [aside] if sandbox.row.engine_disk else [aside, self.paths.checkpoint(sandbox.sandbox_id)]
 
     async def write(self, sandbox: Sandbox, running: RunningMachine, *, durable: bool) -> None:
         """Write the memory of a frozen machine aside and move it into place.
 
         With ``durable``, flush it first.
         """
-        aside = self._paths.new_checkpoint(sandbox.sandbox_id)
-        place = self._paths.checkpoint(sandbox.sandbox_id)
+        aside = self.paths.new_checkpoint(sandbox.sandbox_id)
+        place = self.paths.checkpoint(sandbox.sandbox_id)
         engine_disk = sandbox.row.engine_disk
         flows = await running.link.flows()
         await running.machine.checkpoint(aside, durable=durable)
@@ -78,12 +72,12 @@ class SuspendCheckpoints:
         if durable:
             # A checkpoint that contains the engine's disk must have its checksum before the previous one
             # goes.
-            early = self._checksums.write if engine_disk else None
+            early = self.checksums.write if engine_disk else None
             await asyncio.to_thread(_make_durable, aside, running.disk, early)
         else:
             note_boot(aside)
         # Not earlier: if the engine keeps the disk, a power cut would leave only the previous checkpoint.
-        self._trash.take(place)
+        self.trash.take(place)
         os.rename(aside, place)
         if durable:
             await asyncio.to_thread(sync_directory, place.parent)
@@ -95,7 +89,7 @@ class SuspendCheckpoints:
         """
         try:
             # Not cancellable: the code that cancels thaws the guest or unmounts the disk next.
-            await to_the_end(asyncio.to_thread(self._layers.settle, disk))
+            await to_the_end(asyncio.to_thread(self.layers.settle, disk))
         except OSError as error:
             # The checkpoint can be used all the same, and unmounting tries this again.
             _log.warning("cannot settle the hard links in %s yet: %s", disk, error)

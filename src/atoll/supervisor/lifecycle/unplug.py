@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError, EngineError, HostError
@@ -34,34 +35,16 @@ def network_of_copies(row: SandboxRow) -> EgressPolicy:
     return row.network if row.unplugged is None else "none"
 
 
+@dataclass(kw_only=True, eq=False)
 class Unplugs:
-    """Unplugs sandboxes, and undoes that.
+    """Unplugs sandboxes, and undoes that."""
 
-    Args:
-        registry: The sandboxes.
-        egress: Cuts their links.
-        marks: Marks on the disk, for a next supervisor.
-        pauses: Thaws those that are to run again.
-        watcher: Is told of those that stay paused.
-        tasks: Owner of the work, which goes on if the client leaves.
-    """
-
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        egress: EgressControl,
-        marks: UnplugMarks,
-        pauses: Pauses,
-        watcher: PausedWatcher,
-        tasks: Tasks,
-    ) -> None:
-        self._registry = registry
-        self._egress = egress
-        self._marks = marks
-        self._pauses = pauses
-        self._watcher = watcher
-        self._tasks = tasks
+    registry: Registry
+    egress: EgressControl
+    marks: UnplugMarks
+    pauses: Pauses
+    watcher: PausedWatcher
+    tasks: Tasks
 
     async def unplug(self, sandbox: Sandbox, reason: str | None = None) -> None:
         """Cut the sandbox's network at once, also open connections, and freeze it. No use wakes it.
@@ -78,8 +61,8 @@ class Unplugs:
 
     async def unplug_all(self, reason: str | None = None) -> UnpluggedAll:
         """Unplug every sandbox: all networks first. One that fails does not keep the others."""
-        begun = [(each, self._begin(each, reason)) for each in self._registry.sandboxes()]
-        work = (self._tasks.run(self._go_on(each, refusal)) for each, refusal in begun)
+        begun = [(each, self._begin(each, reason)) for each in self.registry.sandboxes()]
+        work = (self.tasks.run(self._go_on(each, refusal)) for each, refusal in begun)
         outcomes = await asyncio.gather(*work, return_exceptions=True)
         ended = {each.sandbox_id: outcome for (each, _), outcome in zip(begun, outcomes, strict=True)}
         return UnpluggedAll(
@@ -102,9 +85,9 @@ class Unplugs:
             unplugged = sandbox.unplugged
             if unplugged is None:
                 return
-            self._marks.remove(sandbox.sandbox_id)
+            self.marks.remove(sandbox.sandbox_id)
             try:
-                await self._egress.mend(sandbox.sandbox_id)
+                await self.egress.mend(sandbox.sandbox_id)
                 sandbox.unplugging = None
                 await self._wake(sandbox, unplugged)
             except BaseException:
@@ -114,10 +97,10 @@ class Unplugs:
 
     async def _wake(self, sandbox: Sandbox, unplugged: Unplugged) -> None:
         if unplugged.ran and sandbox.row.state == "paused":
-            return await self._pauses.thaw(sandbox, {"unplugged": None})
-        await self._registry.change(sandbox, unplugged=None)
+            return await self.pauses.thaw(sandbox, {"unplugged": None})
+        await self.registry.change(sandbox, unplugged=None)
         if sandbox.row.state == "paused":
-            self._watcher.watch(sandbox, sandbox.require_running())
+            self.watcher.watch(sandbox, sandbox.require_running())
         return None
 
     async def _again(self, sandbox: Sandbox, unplugged: Unplugged) -> None:
@@ -128,7 +111,7 @@ class Unplugs:
 
     def marks_stamp(self) -> int:
         """See ``UnplugMarks.stamp``."""
-        return self._marks.stamp()
+        return self.marks.stamp()
 
     def heed(self, sandbox: Sandbox, *, was_cut: bool = False) -> bool:
         """Begin again what an earlier supervisor, or a client in its place, has begun. ``settle`` ends it.
@@ -140,11 +123,11 @@ class Unplugs:
         """
         if sandbox.unplugged is not None:
             return False
-        mark = self._marks.read(sandbox.sandbox_id)
+        mark = self.marks.read(sandbox.sandbox_id)
         if mark is not None:
             sandbox.unplugging = Unplugged(at=mark.at, reason=mark.reason)
         elif was_cut:
-            sandbox.unplugging = Unplugged(at=self._registry.now_s(), reason=_HALFWAY)
+            sandbox.unplugging = Unplugged(at=self.registry.now_s(), reason=_HALFWAY)
         else:
             return False
         self._cut(sandbox)
@@ -163,12 +146,12 @@ class Unplugs:
     def _begin(self, sandbox: Sandbox, reason: str | None) -> OSError | None:
         """Cut the sandbox's network, and have it refuse every use. Waits for nothing."""
         if sandbox.unplugged is None:
-            sandbox.unplugging = Unplugged(at=self._registry.now_s(), reason=reason or NO_REASON)
+            sandbox.unplugging = Unplugged(at=self.registry.now_s(), reason=reason or NO_REASON)
         return self._cut(sandbox)
 
     def _cut(self, sandbox: Sandbox) -> OSError | None:
         try:
-            self._egress.cut(sandbox.sandbox_id)
+            self.egress.cut(sandbox.sandbox_id)
         except OSError as error:
             _log.error("the network of sandbox %s cannot be cut: %s", sandbox.sandbox_id, error)
             return error
@@ -176,7 +159,7 @@ class Unplugs:
 
     async def _go_on(self, sandbox: Sandbox, refusal: OSError | None) -> None:
         if sandbox.unplugging is not None:
-            await asyncio.to_thread(self._marks.write, sandbox.sandbox_id, sandbox.unplugging)
+            await asyncio.to_thread(self.marks.write, sandbox.sandbox_id, sandbox.unplugging)
         async with sandbox.lock:
             check_action("unplug", sandbox.row.state, sandbox.sandbox_id)
             unplugged = sandbox.unplugged
@@ -200,7 +183,7 @@ class Unplugs:
 
     async def _frozen(self, sandbox: Sandbox) -> tuple[bool, Exception | None]:
         """Freeze a running sandbox. Returns whether it is frozen in memory, and why not."""
-        self._marks.release(sandbox.sandbox_id)
+        self.marks.release(sandbox.sandbox_id)
         running = sandbox.running
         if running is None or sandbox.row.state != "running" or running.gone.is_set():
             return sandbox.row.state == "paused", None
@@ -220,11 +203,11 @@ class Unplugs:
         }
         try:
             if any(getattr(row, name) != value for name, value in changes.items()):
-                await self._registry.change(sandbox, **changes)
+                await self.registry.change(sandbox, **changes)
         except (AtollError, OSError) as error:
             _log.warning("cannot store that sandbox %s is unplugged: %s", sandbox.sandbox_id, error)
             sandbox.row = row.but(**changes)
             return
         sandbox.unplugging = None
-        self._egress.settled(sandbox.sandbox_id)
-        self._marks.remove(sandbox.sandbox_id)
+        self.egress.settled(sandbox.sandbox_id)
+        self.marks.remove(sandbox.sandbox_id)

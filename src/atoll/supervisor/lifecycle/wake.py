@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from atoll.supervisor.lifecycle.holds import is_left, keep_locked
@@ -26,52 +27,22 @@ if TYPE_CHECKING:
     from atoll.supervisor.tenants.quotas import TeamQuotas
 
 
+@dataclass(kw_only=True, eq=False)
 class Wakes:
-    """Wakes sandboxes.
+    """Wakes sandboxes."""
 
-    Args:
-        registry: The sandboxes.
-        leases: Computes their leases.
-        quotas: What teams may have.
-        crashes: Handles machines that have ended.
-        pauses: Thaws paused sandboxes.
-        restores: Restores sandboxes from their memory.
-        starts: Boots sandboxes from their disks.
-        power_off: Drops the memory of sandboxes.
-        crash_recovery: Recovers crashed sandboxes.
-        gate: Refuses to wake any while the home is drained.
-        admission: Bounds how many wake at once, and lets them wake only if the host has memory for that.
-        hooks: Runs the programs of the home's user afterwards.
-    """
-
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        leases: Leases,
-        quotas: TeamQuotas,
-        crashes: Crashes,
-        pauses: Pauses,
-        restores: Restores,
-        starts: Starts,
-        power_off: PowerOff,
-        crash_recovery: CrashRecovery,
-        gate: DrainGate,
-        admission: MemoryAdmission,
-        hooks: HomeHooks,
-    ) -> None:
-        self._registry = registry
-        self._leases = leases
-        self._quotas = quotas
-        self._crashes = crashes
-        self._pauses = pauses
-        self._restores = restores
-        self._starts = starts
-        self._power_off = power_off
-        self._crash_recovery = crash_recovery
-        self._gate = gate
-        self._admission = admission
-        self._hooks = hooks
+    registry: Registry
+    leases: Leases
+    quotas: TeamQuotas
+    crashes: Crashes
+    pauses: Pauses
+    restores: Restores
+    starts: Starts
+    power_off: PowerOff
+    crash_recovery: CrashRecovery
+    gate: DrainGate
+    admission: MemoryAdmission
+    hooks: HomeHooks
 
     async def use(self, sandbox: Sandbox) -> RunningMachine:
         """Make the sandbox run so that it can be used, whether it is paused, suspended or crashed.
@@ -89,14 +60,14 @@ class Wakes:
             check_plugged("use", sandbox)
             check_use(sandbox.row)
             running = await self._wake(sandbox, length_after_use(sandbox.row.lifecycle))
-            await keep_locked(self._registry, sandbox)
+            await keep_locked(self.registry, sandbox)
             return running
 
     async def keep(self, sandbox: Sandbox) -> None:
         """Note that a client uses a sandbox that runs: it stays, even if it was left behind."""
         if is_left(sandbox):
             async with sandbox.lock:
-                await keep_locked(self._registry, sandbox)
+                await keep_locked(self.registry, sandbox)
 
     async def recover(self, sandbox: Sandbox) -> None:
         """Do what ``on_crash`` says for a sandbox that still waits for that, without a use. Its lease goes on.
@@ -131,7 +102,7 @@ class Wakes:
         Lifecycle(timeout_s=timeout_s).check()
         async with sandbox.lock:
             if timeout_s is not None:
-                self._quotas.check_lease(sandbox.row.team, Lifecycle(timeout_s=timeout_s))
+                self.quotas.check_lease(sandbox.row.team, Lifecycle(timeout_s=timeout_s))
             row = sandbox.row
             check_action("wake", row.state, sandbox.sandbox_id)
             check_plugged("wake", sandbox)
@@ -139,9 +110,9 @@ class Wakes:
                 check_parts(sandbox.sandbox_id, engine_disk=row.engine_disk)
             length_s = row.lifecycle.timeout_s if timeout_s is None else timeout_s
             if timeout_s is not None and row.state == "running":
-                await self._registry.change(sandbox, **self._leases.extended(row, timeout_s))
+                await self.registry.change(sandbox, **self.leases.extended(row, timeout_s))
             running = await self._wake(sandbox, length_s, by_hand=by_hand, memory=memory)
-            await keep_locked(self._registry, sandbox)
+            await keep_locked(self.registry, sandbox)
             return running
 
     async def _wake(
@@ -156,18 +127,18 @@ class Wakes:
         """Make the sandbox run. Unless it already runs, a lease of ``length_s`` begins."""
         running = sandbox.running
         if running is not None and running.gone.is_set():
-            await self._crashes.crashed_locked(sandbox, running, crash_reason(sandbox.row, running))
-        columns = self._leases.woken(sandbox.row, length_s)
+            await self.crashes.crashed_locked(sandbox, running, crash_reason(sandbox.row, running))
+        columns = self.leases.woken(sandbox.row, length_s)
         if sandbox.row.state == "paused":
-            with self._gate.passing():
-                await self._pauses.thaw(sandbox, columns)
+            with self.gate.passing():
+                await self.pauses.thaw(sandbox, columns)
         elif sandbox.row.state in ("suspended", "crashed"):
-            with self._gate.passing(), self._quotas.running(sandbox.row):
-                async with self._admission.waking(sandbox.row, memory=memory):
+            with self.gate.passing(), self.quotas.running(sandbox.row):
+                async with self.admission.waking(sandbox.row, memory=memory):
                     check_plugged("wake", sandbox)  # it may have waited
                     before = sandbox.row.state
                     await self._revive(sandbox, columns, by_hand=by_hand, automatic=automatic, memory=memory)
-                    self._hooks.after_wake(sandbox.row, before)
+                    self.hooks.after_wake(sandbox.row, before)
         return sandbox.require_running()
 
     async def _revive(
@@ -175,13 +146,13 @@ class Wakes:
     ) -> None:
         row = sandbox.row
         if row.state == "crashed":
-            await self._crash_recovery.revive(sandbox, columns, by_hand=by_hand, automatic=automatic)
+            await self.crash_recovery.revive(sandbox, columns, by_hand=by_hand, automatic=automatic)
         elif row.has_memory and memory:
-            await self._restores.restore(sandbox, columns)
+            await self.restores.restore(sandbox, columns)
         else:
             if row.has_memory:
-                await self._power_off.drop_memory(sandbox)
-            await self._starts.boot(sandbox, columns)
+                await self.power_off.drop_memory(sandbox)
+            await self.starts.boot(sandbox, columns)
 
 
 def waits_for_recovery(sandbox: Sandbox) -> bool:

@@ -39,96 +39,75 @@ class Warm:
     running: RunningMachine
 
 
+@dataclass(kw_only=True, eq=False)
 class WarmMachines:
     """Makes and discards warm machines with default limits.
 
     Args:
-        registry: Keeps what is being made from being erased.
-        paths: Where their disks are.
-        programs: The engine and agent programs.
-        images: The images.
-        links: All links.
-        running_machines: Starts and ends machines.
-        agents: Calls the guests' agents.
-        default_limits: The limits of sandboxes that ask for none.
         nameserver: The name server that guests use.
         engine_disks: Whether the engine keeps the disks of new sandboxes.
     """
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        paths: Paths,
-        programs: Programs,
-        images: SupervisorImages,
-        links: Links,
-        running_machines: RunningMachines,
-        agents: Agents,
-        default_limits: Limits,
-        nameserver: str,
-        engine_disks: bool,
-    ) -> None:
-        self._registry = registry
-        self._paths = paths
-        self._programs = programs
-        self._images = images
-        self._links = links
-        self._running_machines = running_machines
-        self._agents = agents
-        self._default_limits = default_limits
-        self._nameserver = nameserver
-        self._engine_disks = engine_disks
+    registry: Registry
+    paths: Paths
+    programs: Programs
+    images: SupervisorImages
+    links: Links
+    running_machines: RunningMachines
+    agents: Agents
+    default_limits: Limits
+    nameserver: str
+    engine_disks: bool
 
     def is_usable(self, warm: Warm) -> bool:
         """Whether a warm machine still runs, and with the current programs."""
-        return not warm.running.gone.is_set() and warm.versions == self._programs.current
+        return not warm.running.gone.is_set() and warm.versions == self.programs.current
 
     async def make(self, digest: str) -> Warm:
         """Boot a machine of an image."""
         sandbox_id, machine_uid = new_id(), new_machine_uid()
-        directory = self._paths.sandbox(sandbox_id)
+        directory = self.paths.sandbox(sandbox_id)
         # Before a link is taken, because the link would not be given back: the image may be unreadable.
         plan = self._plan(sandbox_id, digest)
-        link = await self._links.take()
+        link = await self.links.take()
         running: RunningMachine | None = None
         try:
-            with self._registry.pins.during(sandbox_id, digest):
+            with self.registry.pins.during(sandbox_id, digest):
                 directory.mkdir(mode=0o700)
-                facts = self._images.facts(digest)
-                wanted = pool_init(sandbox_id, machine_uid, facts, self._nameserver)
-                running = await self._running_machines.begin(plan, link, wanted)
-                await self._agents.warm(link, facts.user)
+                facts = self.images.facts(digest)
+                wanted = pool_init(sandbox_id, machine_uid, facts, self.nameserver)
+                running = await self.running_machines.begin(plan, link, wanted)
+                await self.agents.warm(link, facts.user)
         except BaseException:
             await to_the_end(self._give_up(running, link, directory))
             raise
         return Warm(sandbox_id, machine_uid, plan.versions, running)
 
     def _plan(self, sandbox_id: str, digest: str) -> RunPlan:
-        limits, engine_disk = self._default_limits, self._engine_disks
+        limits, engine_disk = self.default_limits, self.engine_disks
         if engine_disk:
             limits = msgspec.structs.replace(limits, disk_mib=None)
         return RunPlan(
             sandbox_id=sandbox_id,
-            image=self._images.facts(digest).lowers,
+            image=self.images.facts(digest).lowers,
             stack=(),
-            disk=self._paths.disk(sandbox_id, FIRST_DISK),
+            disk=self.paths.disk(sandbox_id, FIRST_DISK),
             hostname=sandbox_id,
             limits=limits,
             keep_free_percent=0 if engine_disk else KEEP_FREE_PERCENT,
-            versions=self._programs.current,
+            versions=self.programs.current,
             engine_disk=engine_disk,
         )
 
     async def _give_up(self, running: RunningMachine | None, link: Link, directory: Path) -> None:
         if running is not None:
-            await self._running_machines.end(running)
+            await self.running_machines.end(running)
         await link.aclose()
         await erase(directory)
 
     async def discard(self, warm: Warm) -> None:
         """End a warm machine and erase its disk."""
-        with self._registry.pins.during(warm.sandbox_id):
-            await self._running_machines.end(warm.running)
+        with self.registry.pins.during(warm.sandbox_id):
+            await self.running_machines.end(warm.running)
             await warm.running.link.aclose()
-            await erase(self._paths.sandbox(warm.sandbox_id))
+            await erase(self.paths.sandbox(warm.sandbox_id))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from atoll.host import read_memory
@@ -20,6 +21,7 @@ def kept_free(total_bytes: int, asked_mib: float | None) -> int:
     return int(min(max(_SHARE * total_bytes, _LEAST_BYTES), _MOST_SHARE * total_bytes))
 
 
+@dataclass(eq=False)
 class HostMemoryGauge:
     """Reads the host's memory. A look takes about 0.1 ms.
 
@@ -28,15 +30,14 @@ class HostMemoryGauge:
         meminfo: The file that tells.
     """
 
-    def __init__(self, kept_mib: float | None, meminfo: Path) -> None:
-        self._kept_mib = kept_mib
-        self._meminfo = meminfo
+    kept_mib: float | None
+    meminfo: Path
 
     def look(self) -> HostMemory:
         """The host's memory now."""
-        memory = read_memory(self._meminfo)
+        memory = read_memory(self.meminfo)
         return HostMemory(
             total_bytes=memory.total_bytes,
             available_bytes=memory.available_bytes,
-            kept_free_bytes=kept_free(memory.total_bytes, self._kept_mib),
+            kept_free_bytes=kept_free(memory.total_bytes, self.kept_mib),
         )

@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
@@ -30,46 +31,28 @@ _AGAIN_S = 10.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass(kw_only=True, eq=False)
 class LeaseExpiry:
     """Watches all leases and lifetimes of a home in one task.
 
     Args:
-        registry: The sandboxes.
-        leases: Computes their leases.
-        due: Knows when sandboxes are due.
-        quotas: How long leases may be.
-        suspends: Suspends and stops.
-        kills: Kills.
-        tasks: Owner of the watching, and of the operations that it starts.
         tell: Writes a line into a sandbox's log.
     """
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        leases: Leases,
-        due: LeaseTable,
-        quotas: TeamQuotas,
-        suspends: Suspends,
-        kills: Kills,
-        tasks: Tasks,
-        tell: Callable[[str, str], None],
-    ) -> None:
-        self._registry = registry
-        self._leases = leases
-        self._due = due
-        self._quotas = quotas
-        self._suspends = suspends
-        self._kills = kills
-        self._tasks = tasks
-        self._tell = tell
+    registry: Registry
+    leases: Leases
+    due: LeaseTable
+    quotas: TeamQuotas
+    suspends: Suspends
+    kills: Kills
+    tasks: Tasks
+    tell: Callable[[str, str], None]
 
     def start(self) -> None:
         """Start with all leases of the registry. Those that ended while no supervisor ran are handled now."""
-        for sandbox in self._registry.sandboxes():
-            self._due.note(sandbox.row)
-        self._tasks.watch(self._watching())
+        for sandbox in self.registry.sandboxes():
+            self.due.note(sandbox.row)
+        self.tasks.watch(self._watching())
 
     async def set_timeout(
         self, sandbox: Sandbox, timeout_s: float | None, *, extend_only: bool = False
@@ -85,53 +68,53 @@ class LeaseExpiry:
             StateError: The sandbox does not run, or is unplugged.
             QuotaError: The quota of its team does not allow such a lease.
         """
-        self._quotas.check_lease(sandbox.row.team, Lifecycle(timeout_s=timeout_s).check())
+        self.quotas.check_lease(sandbox.row.team, Lifecycle(timeout_s=timeout_s).check())
         async with sandbox.lock:
             check_action("set the lease of", sandbox.row.state, sandbox.sandbox_id)
             check_plugged("set the lease of", sandbox)
-            lengthen = self._leases.extended(sandbox.row, timeout_s)
-            columns = lengthen if extend_only else self._leases.lasting(timeout_s)
+            lengthen = self.leases.extended(sandbox.row, timeout_s)
+            columns = lengthen if extend_only else self.leases.lasting(timeout_s)
             if columns:
-                await self._registry.change(sandbox, **columns)
-            if self._leases.is_over(sandbox.row):
+                await self.registry.change(sandbox, **columns)
+            if self.leases.is_over(sandbox.row):
                 await self._end_locked(sandbox)
 
     async def _watching(self) -> None:
-        clock = self._leases.clock
+        clock = self.leases.clock
         offset_s = math.inf
         while True:
-            self._due.sooner.clear()
-            for sandbox_id in self._due.take(clock.boot_s()):
+            self.due.sooner.clear()
+            for sandbox_id in self.due.take(clock.boot_s()):
                 self._end_soon(sandbox_id)
-            next_s = self._due.next_s()
+            next_s = self.due.next_s()
             if next_s is not None and abs(clock.unix_s() - clock.boot_s() - offset_s) > JUMP_S:
                 offset_s = clock.unix_s() - clock.boot_s()
-                self._tasks.spawn(self._tell_calendar())
+                self.tasks.spawn(self._tell_calendar())
             now_s = clock.boot_s()
             wait_s = None if next_s is None else min(_LOOK_S, max(0.0, next_s - now_s))
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._due.sooner.wait(), wait_s)
+                await asyncio.wait_for(self.due.sooner.wait(), wait_s)
 
     def _end_soon(self, sandbox_id: str) -> None:
         with suppress(AtollError):
-            sandbox = self._registry.sandbox(sandbox_id)
-            self._due.begin_end(sandbox_id)
+            sandbox = self.registry.sandbox(sandbox_id)
+            self.due.begin_end(sandbox_id)
             # Not awaited: a sandbox in the middle of an operation must not keep others running.
-            self._tasks.spawn(self._end(sandbox))
+            self.tasks.spawn(self._end(sandbox))
 
     async def _end(self, sandbox: Sandbox) -> None:
         ended = False
         try:
-            if self._leases.has_lived(sandbox.row):
+            if self.leases.has_lived(sandbox.row):
                 why = "its lifetime has ended" if sandbox.row.left_boot_s is None else "its clients are gone"
                 _log.info("sandbox %s is killed: %s", sandbox.sandbox_id, why)
-                await self._kills.kill(sandbox)
+                await self.kills.kill(sandbox)
             else:
                 # An operation in progress is not interrupted.
                 async with sandbox.lock:
-                    if self._leases.is_over(sandbox.row):
+                    if self.leases.is_over(sandbox.row):
                         await self._end_locked(sandbox)
-                    elif self._leases.sleeps(sandbox.row):
+                    elif self.leases.sleeps(sandbox.row):
                         await self._leave_locked(sandbox)
             ended = True
         except (AtollError, OSError) as error:
@@ -139,35 +122,35 @@ class LeaseExpiry:
         finally:
             due = due_s(sandbox.row)
             if due is not None and not ended:
-                due = max(due, self._leases.clock.boot_s() + _AGAIN_S)
-            self._due.end(sandbox.sandbox_id, due)
+                due = max(due, self.leases.clock.boot_s() + _AGAIN_S)
+            self.due.end(sandbox.sandbox_id, due)
 
     async def _end_locked(self, sandbox: Sandbox) -> None:
         """Do what the sandbox's lifecycle says for the end of its lease."""
         row, then = sandbox.row, sandbox.row.lifecycle.on_timeout
         _log.info("the lease of sandbox %s has ended: %s", sandbox.sandbox_id, then)
         if then == "kill":
-            await self._kills.kill_locked(sandbox)
+            await self.kills.kill_locked(sandbox)
         elif row.state in ("running", "paused"):
-            self._tell(sandbox.sandbox_id, f"its lease has ended: {then}")
+            self.tell(sandbox.sandbox_id, f"its lease has ended: {then}")
             # If the engine keeps the disk, it is in the memory, so the memory is kept too. To be stopped, a
             # guest would have to run, and what an unplugged one has in its memory is kept for inspection.
             memory = then == "suspend" or row.engine_disk or sandbox.unplugged is not None
-            await self._suspends.suspend_locked(sandbox, memory=memory, cause="lease")
+            await self.suspends.suspend_locked(sandbox, memory=memory, cause="lease")
         elif row.state != "killed":
             # one that has crashed is not recovered without a use any more
-            await self._registry.change(sandbox, **NO_LEASE, crashed_running=False)
+            await self.registry.change(sandbox, **NO_LEASE, crashed_running=False)
 
     async def _leave_locked(self, sandbox: Sandbox) -> None:
         """Put a sandbox to sleep whose clients are gone."""
         if sandbox.row.state in ("running", "paused"):
-            self._tell(sandbox.sandbox_id, "was left behind by its clients: suspend")
-            await self._suspends.suspend_locked(sandbox, cause="left")
+            self.tell(sandbox.sandbox_id, "was left behind by its clients: suspend")
+            await self.suspends.suspend_locked(sandbox, cause="left")
 
     async def _tell_calendar(self) -> None:
         """Update the calendar times of leases after the calendar jumped: the next boot knows nothing else."""
-        for sandbox in self._registry.sandboxes():
+        for sandbox in self.registry.sandboxes():
             async with sandbox.lock:
-                columns = self._leases.told(sandbox.row)
+                columns = self.leases.told(sandbox.row)
                 if columns and sandbox.row.state != "killed":
-                    await self._registry.change(sandbox, **columns)
+                    await self.registry.change(sandbox, **columns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from atoll.engines import DiskBudget, memory_bytes
@@ -24,44 +25,34 @@ _LEAST_S = 0.05
 _FASTEST_BYTES_S = 4 << 30
 
 
+@dataclass(kw_only=True, eq=False)
 class LimitMonitor:
     """Watches the disks and memory of a home's sandboxes.
 
     Args:
-        quotas: What teams may have.
-        layers: The disks.
-        tasks: Owner of the work that goes on by itself.
         cgroups: Whether machines have cgroups, which limit their memory.
     """
 
-    def __init__(
-        self,
-        *,
-        quotas: TeamQuotas,
-        layers: Layers,
-        tasks: Tasks,
-        cgroups: bool,
-    ) -> None:
-        self._quotas = quotas
-        self._layers = layers
-        self._tasks = tasks
-        self._cgroups = cgroups
+    quotas: TeamQuotas
+    layers: Layers
+    tasks: Tasks
+    cgroups: bool
 
     def follow(self, sandbox: Sandbox, running: RunningMachine) -> None:
         """Watch a running machine that a sandbox has just got, until it ends."""
 
         def limits() -> Limits:
-            return self._quotas.limits_within(sandbox.row)
+            return self.quotas.limits_within(sandbox.row)
 
         def seldom() -> bool:
-            return self._quotas.has_default_disk(sandbox.row)
+            return self.quotas.has_default_disk(sandbox.row)
 
         machine = running.machine
         if isinstance(machine, DiskBudget):
-            watch = DiskMonitor(running, machine, self._layers, limits, seldom)
-            self._tasks.watch(_until_gone(running, watch.run()))
-        if not self._cgroups:
-            self._tasks.watch(_until_gone(running, watch_memory(running, limits)))
+            watch = DiskMonitor(running, machine, self.layers, limits, seldom)
+            self.tasks.watch(_until_gone(running, watch.run()))
+        if not self.cgroups:
+            self.tasks.watch(_until_gone(running, watch_memory(running, limits)))
 
 
 def pause_s(used_bytes: int, limit_bytes: int) -> float:

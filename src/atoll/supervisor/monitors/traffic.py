@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
@@ -62,21 +63,21 @@ class Traffic:
             _log.info("sandbox %s is no longer watched for traffic: %s", sandbox.sandbox_id, error)
 
 
+@dataclass(eq=False)
 class _Watch:
     """A paused sandbox, and how much it had received at the last look."""
 
-    def __init__(self, sandbox: Sandbox, running: RunningMachine, received: int | None) -> None:
-        self.sandbox = sandbox
-        self._running = running
-        self._before = received
+    sandbox: Sandbox
+    running: RunningMachine
+    received: int | None
 
     def lasts(self) -> bool:
         """Whether the sandbox is still paused on the same machine, and because it was idle."""
         row = self.sandbox.row
         is_idle = row.state == "paused" and row.sleep_cause == "idle"
-        return is_idle and self.sandbox.running is self._running
+        return is_idle and self.sandbox.running is self.running
 
     def has_traffic(self) -> bool:
         """Whether the sandbox has received data since the last look. Acknowledgements and keepalives are none."""
-        before, self._before = self._before, self._running.link.received_payload_bytes()
-        return before is not None and self._before > before
+        before, self.received = self.received, self.running.link.received_payload_bytes()
+        return before is not None and self.received > before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
@@ -21,38 +22,22 @@ if TYPE_CHECKING:
     from atoll.supervisor.tenants.quotas import TeamQuotas
 
 
+@dataclass(kw_only=True, eq=False)
 class Usage:
-    """Asks the host and the guest for usage, and wakes no sandbox.
+    """Asks the host and the guest for usage, and wakes no sandbox."""
 
-    Args:
-        quotas: What teams may have.
-        means: What this host can enforce limits with.
-        paths: Where the files are.
-        layers: The disks.
-        agents: Calls the guests' agents.
-    """
-
-    def __init__(
-        self,
-        *,
-        quotas: TeamQuotas,
-        means: HostMeans,
-        paths: Paths,
-        layers: Layers,
-        agents: Agents,
-    ) -> None:
-        self._quotas = quotas
-        self._means = means
-        self._paths = paths
-        self._layers = layers
-        self._agents = agents
+    quotas: TeamQuotas
+    means: HostMeans
+    paths: Paths
+    layers: Layers
+    agents: Agents
 
     async def of(self, sandbox: Sandbox) -> SandboxStats:
         """What a sandbox uses now."""
         disk_bytes = await asyncio.to_thread(self._disk_bytes, sandbox.row)
         row = sandbox.row
-        limits = self._quotas.limits_within(row)
-        means = self._means.of(row.versions, engine_disk=row.engine_disk)
+        limits = self.quotas.limits_within(row)
+        means = self.means.of(row.versions, engine_disk=row.engine_disk)
         held: dict[str, str] = {**held_of(limits, means)}
         running = sandbox.running
         if running is None:
@@ -74,7 +59,7 @@ class Usage:
             with suppress(AtollError):  # there are statistics even if the guest does not answer
                 before = running.link.payload_bytes()
                 processes = (
-                    await running.alive(self._agents.stats(running.link), sandbox.sandbox_id)
+                    await running.alive(self.agents.stats(running.link), sandbox.sandbox_id)
                 ).processes
                 running.own_bytes += running.link.payload_bytes() - before
         received, sent = running.link.traffic()
@@ -94,8 +79,8 @@ class Usage:
         )
 
     def _disk_bytes(self, row: SandboxRow) -> int:
-        paths = self._paths
+        paths = self.paths
         if not row.engine_disk:
-            return self._layers.sizes_changed(paths.disk(row.sandbox_id, row.disk))
+            return self.layers.sizes_changed(paths.disk(row.sandbox_id, row.disk))
         checkpoint = paths.checkpoint(row.sandbox_id)
         return tree_bytes(checkpoint) if checkpoint.is_dir() else 0

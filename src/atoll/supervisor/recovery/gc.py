@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,49 +46,25 @@ class _Found(msgspec.Struct, frozen=True):
     machine_id: str = ""
 
 
+@dataclass(kw_only=True, eq=False)
 class LeftoverCollector:
     """Finds and removes what nothing owns.
 
     Args:
-        registry: The sandboxes and snapshots.
-        paths: Where the files are.
-        programs: The engine and agent programs.
-        images: The images.
-        volumes: The volumes.
-        layers: The disks.
-        layer_gc: Erases layers that nothing needs.
-        trash: Erases directories.
-        running_machines: Starts and ends machines.
         pool_ids: The sandbox ids of warm machines.
-        cgroups: Where machines have their cgroups, if they have any.
     """
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        paths: Paths,
-        programs: Programs,
-        images: SupervisorImages,
-        volumes: Volumes,
-        layers: Layers,
-        layer_gc: LayerGC,
-        trash: Trash,
-        running_machines: RunningMachines,
-        pool_ids: Callable[[], set[str]],
-        cgroups: CgroupRoot | None,
-    ) -> None:
-        self._registry = registry
-        self._paths = paths
-        self._programs = programs
-        self._images = images
-        self._volumes = volumes
-        self._layers = layers
-        self._layer_gc = layer_gc
-        self._trash = trash
-        self._running_machines = running_machines
-        self._pool_ids = pool_ids
-        self._cgroups = cgroups
+    registry: Registry
+    paths: Paths
+    programs: Programs
+    images: SupervisorImages
+    volumes: Volumes
+    layers: Layers
+    layer_gc: LayerGC
+    trash: Trash
+    running_machines: RunningMachines
+    pool_ids: Callable[[], set[str]]
+    cgroups: CgroupRoot | None
 
     async def find(self) -> list[Leftover]:
         """All leftovers. Removes nothing."""
@@ -113,7 +90,7 @@ class LeftoverCollector:
                 except (AtollError, OSError) as error:
                     _log.warning("cannot remove %s: %s", found.path, error)
         if wait:
-            await self._trash.settle()
+            await self.trash.settle()
         return removed
 
     @staticmethod
@@ -130,12 +107,12 @@ class LeftoverCollector:
         yield from self._unneeded_images()
 
     def _unneeded_images(self) -> Iterator[_Found]:
-        for path in self._images.unneeded():
+        for path in self.images.unneeded():
             leftover = Leftover(kind="image", name=str(path), size_bytes=tree_bytes(path))
             yield _Found(leftover, path, _is_never)
 
     def _processes(self) -> Iterator[_Found]:
-        prefix = os.fsencode(self._paths.machines) + b"/"
+        prefix = os.fsencode(self.paths.machines) + b"/"
         for entry in _PROC.iterdir():
             if not entry.name.isdigit():
                 continue
@@ -153,29 +130,29 @@ class LeftoverCollector:
                 )
 
     def _mounts(self) -> Iterator[_Found]:
-        roots = self._paths.roots.resolve()
+        roots = self.paths.roots.resolve()
         for point in mounts_below(roots):
             if point != roots:
                 machine_id = point.relative_to(roots).parts[0]
                 yield _Found(Leftover(kind="mount", name=str(point)), point, self._runs(machine_id))
-        for point in mounts_below(self._paths.sandboxes):
+        for point in mounts_below(self.paths.sandboxes):
             yield _Found(Leftover(kind="mount", name=str(point)), point, self._mounted(point))
 
     def _cgroup_names(self) -> Iterator[_Found]:
-        for name in self._cgroups.names() if self._cgroups else ():
+        for name in self.cgroups.names() if self.cgroups else ():
             yield _Found(Leftover(kind="cgroup", name=name), Path(name), self._runs(name))
 
     def _directories(self) -> Iterator[_Found]:
-        paths = self._paths
+        paths = self.paths
         for parent in (paths.sandboxes, paths.snapshots, paths.forks, paths.forks_pages):
             yield from self._unowned(parent, self._ids)
         yield from self._unowned(paths.volumes, self._volume_ids)
         yield from self._unowned(paths.machines, self._machine_ids)
-        for layer_id in set(self._layers.ids()) - layers_in_use(self._registry):
-            size = self._layers.size_bytes(layer_id)
+        for layer_id in set(self.layers.ids()) - layers_in_use(self.registry):
+            size = self.layers.size_bytes(layer_id)
             leftover = Leftover(kind="directory", name=f"layers/{layer_id}", size_bytes=size)
             yield _Found(leftover, Path("layers") / layer_id, self._stood_on(layer_id))
-        for path in self._programs.unneeded(versions_in_use(self._registry)):
+        for path in self.programs.unneeded(versions_in_use(self.registry)):
             leftover = Leftover(kind="directory", name=str(path), size_bytes=tree_bytes(path))
             yield _Found(leftover, path, self._used(path))
 
@@ -189,29 +166,29 @@ class LeftoverCollector:
                 yield _Found(leftover, entry, partial(_meet, ids, owned))
 
     def _ids(self) -> set[str]:
-        return owned_ids(self._registry) | self._pool_ids()
+        return owned_ids(self.registry) | self.pool_ids()
 
     def _volume_ids(self) -> set[str]:
         # Directories of volumes that the database has lost are no leftovers: their files exist nowhere else.
-        return self._volumes.ids() | self._volumes.kept_ids() | self._registry.pins.ids()
+        return self.volumes.ids() | self.volumes.kept_ids() | self.registry.pins.ids()
 
     def _machine_ids(self) -> set[str]:
-        return self._running_machines.machine_ids() | self._registry.pins.ids()
+        return self.running_machines.machine_ids() | self.registry.pins.ids()
 
     def _runs(self, machine_id: str) -> Callable[[], bool]:
-        return lambda: machine_id in self._running_machines.machine_ids()
+        return lambda: machine_id in self.running_machines.machine_ids()
 
     def _mounted(self, point: Path) -> Callable[[], bool]:
-        return lambda: any(point.is_relative_to(disk) for disk in self._running_machines.disks())
+        return lambda: any(point.is_relative_to(disk) for disk in self.running_machines.disks())
 
     def _stood_on(self, layer_id: str) -> Callable[[], bool]:
-        return lambda: layer_id in layers_in_use(self._registry)
+        return lambda: layer_id in layers_in_use(self.registry)
 
     def _used(self, program: Path) -> Callable[[], bool]:
-        return lambda: program not in self._programs.unneeded(versions_in_use(self._registry))
+        return lambda: program not in self.programs.unneeded(versions_in_use(self.registry))
 
     def _find_cgroup(self, name: str) -> Cgroup | None:
-        return self._cgroups.find(name) if self._cgroups else None
+        return self.cgroups.find(name) if self.cgroups else None
 
     async def _remove(self, found: _Found) -> None:
         kind = found.leftover.kind
@@ -227,11 +204,11 @@ class LeftoverCollector:
             if cgroup is not None:
                 await asyncio.to_thread(cgroup.remove)
         elif kind == "image":
-            await asyncio.to_thread(self._images.collect, found.path)
+            await asyncio.to_thread(self.images.collect, found.path)
         elif found.path.parent == Path("layers"):
-            await self._layer_gc.collect(wait=False)
+            await self.layer_gc.collect(wait=False)
         else:
-            await self._trash.take_unmounted(found.path)
+            await self.trash.take_unmounted(found.path)
 
 
 def _size_bytes(directory: Path) -> int:

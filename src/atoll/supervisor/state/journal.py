@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from atoll.host import append_log, forget_log_head
@@ -25,6 +26,7 @@ _ARRIVED = {
 }
 
 
+@dataclass(eq=False)
 class Journal:
     """Writes a line for each change of a sandbox into its log, and keeps logs small.
 
@@ -35,9 +37,8 @@ class Journal:
         clock: Returns Unix seconds.
     """
 
-    def __init__(self, path: Callable[[str], Path], clock: Callable[[], float]) -> None:
-        self._path = path
-        self._clock = clock
+    path: Callable[[str], Path]
+    clock: Callable[[], float]
 
     def changed(self, old: SandboxRow | None, new: SandboxRow) -> None:
         """Log the change of a sandbox's row, or a new row."""
@@ -57,7 +58,7 @@ class Journal:
             for sandbox_id in set(sandbox_ids()) - refused:
                 try:
                     forget_log_head(
-                        self._path(sandbox_id), most_bytes=_LOG_MOST_BYTES, keep_bytes=_LOG_KEEP_BYTES
+                        self.path(sandbox_id), most_bytes=_LOG_MOST_BYTES, keep_bytes=_LOG_KEEP_BYTES
                     )
                 except OSError as error:
                     refused.add(sandbox_id)
@@ -65,9 +66,9 @@ class Journal:
 
     def tell(self, sandbox_id: str, line: str) -> None:
         """Write a line about a sandbox into its log."""
-        moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock()))
+        moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.clock()))
         try:
-            append_log(self._path(sandbox_id), f"{moment} sandbox {line}")
+            append_log(self.path(sandbox_id), f"{moment} sandbox {line}")
         except OSError as error:
             _log.warning("cannot write the log of sandbox %s: %s", sandbox_id, error)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 
 from atoll.errors import AtollError
 from atoll.supervisor.state.database import Database
@@ -15,6 +16,7 @@ from atoll.types import SandboxState
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Operations:
     """Records operations that have begun and not ended, with one row each.
 
@@ -22,22 +24,19 @@ class Operations:
     died.
 
     Args:
-        database: The database.
-        journal: Logs how interrupted operations ended.
         clock: Returns Unix seconds.
     """
 
-    def __init__(self, database: Database, journal: Journal, clock: Callable[[], float]) -> None:
-        self._database = database
-        self._journal = journal
-        self._clock = clock
+    database: Database
+    journal: Journal
+    clock: Callable[[], float]
 
     async def cut_short(self) -> list[OperationRow]:
         """The operations that the last supervisor's end interrupted.
 
         Call this before any operation begins.
         """
-        return await self._database.all(OperationRow)
+        return await self.database.all(OperationRow)
 
     @contextlib.asynccontextmanager
     async def during(
@@ -47,8 +46,8 @@ class Operations:
 
         The caller holds the sandbox's lock.
         """
-        row = OperationRow(sandbox_id=sandbox_id, kind=kind, created_at=self._clock(), link_id=link_id)
-        await self._database.put(row)
+        row = OperationRow(sandbox_id=sandbox_id, kind=kind, created_at=self.clock(), link_id=link_id)
+        await self.database.put(row)
         try:
             yield
         finally:
@@ -58,12 +57,12 @@ class Operations:
         """Log in a sandbox's log how an interrupted operation ended, and delete its row."""
         if state is not None:
             line = f"the supervisor ended during: {operation.kind}; the sandbox is {state}"
-            self._journal.tell(operation.sandbox_id, line)
+            self.journal.tell(operation.sandbox_id, line)
         await self._forget(operation)
 
     async def _forget(self, row: OperationRow) -> None:
         try:
-            await self._database.delete(row, durable=False)
+            await self.database.delete(row, durable=False)
         except AtollError as error:
             # The next supervisor finds nothing to do for it.
             _log.warning("cannot delete the record of an ended operation: %s", error)

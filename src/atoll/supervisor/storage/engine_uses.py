@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from atoll.errors import AtollError
@@ -21,28 +22,23 @@ class _Memory(NamedTuple):
     versions: Versions
 
 
+@dataclass(eq=False)
 class EngineUses:
-    """Looks at sandboxes that sleep with their memory, and at snapshots.
+    """Looks at sandboxes that sleep with their memory, and at snapshots."""
 
-    Args:
-        registry: The sandboxes and snapshots.
-        programs: The engine's programs.
-    """
-
-    def __init__(self, registry: Registry, programs: Programs) -> None:
-        self._registry = registry
-        self._programs = programs
+    registry: Registry
+    programs: Programs
 
     async def report(self) -> UpgradeReport:
         """What does not wake with the installed engine, and whether the program that made it is kept."""
-        current = self._programs.current
+        current = self.programs.current
         memories = [
             _Memory("sandbox", one.sandbox_id, one.row.name, one.row.versions)
-            for one in self._registry.sandboxes()
+            for one in self.registry.sandboxes()
             if one.row.state == "suspended" and one.row.has_memory
         ]
         memories += [
-            _Memory("snapshot", row.snapshot_id, row.name, row.versions) for row in self._registry.snapshots()
+            _Memory("snapshot", row.snapshot_id, row.name, row.versions) for row in self.registry.snapshots()
         ]
         others = [each for each in memories if each.versions.engine != current.engine]
         return UpgradeReport(
@@ -63,7 +59,7 @@ class EngineUses:
 
     def _is_kept(self, versions: Versions) -> bool:
         try:
-            self._programs.engine_path(versions)
+            self.programs.engine_path(versions)
         except AtollError:
             return False
         return True

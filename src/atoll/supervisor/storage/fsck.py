@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,32 +26,20 @@ Report = Callable[[Progress], None]
 _ROUNDS = 20
 
 
+@dataclass(kw_only=True, eq=False)
 class Fsck:
     """Checks a home.
 
     Args:
-        verification: Checks memories, layers and images.
-        records: Checks records.
-        trees: Where checkpoints are.
-        checksums: Their checksums.
         unpacked: Returns a context with an undamaged copy of an image's files, by digest; None if there is
             none.
     """
 
-    def __init__(
-        self,
-        *,
-        verification: Verification,
-        records: StoredRecords,
-        trees: StoredTrees,
-        checksums: CheckpointChecksums,
-        unpacked: Callable[[str, Report], AbstractAsyncContextManager[Path | None]],
-    ) -> None:
-        self._verification = verification
-        self._records = records
-        self._trees = trees
-        self._checksums = checksums
-        self._unpacked = unpacked
+    verification: Verification
+    records: StoredRecords
+    trees: StoredTrees
+    checksums: CheckpointChecksums
+    unpacked: Callable[[str, Report], AbstractAsyncContextManager[Path | None]]
 
     async def run(self, report: Report, *, repair: bool) -> VerifyReport:
         """Read everything that is stored, and report each part with what depends on it.
@@ -65,14 +54,14 @@ class Fsck:
             HostError: A layer could not be read.
             OSError: The disk is full or broken.
         """
-        before = await self._records.check()
-        parts = (await self._verification.verify([], report)).parts
-        parts = [*parts, *(await self._verification.verify_images([], report)).parts]
+        before = await self.records.check()
+        parts = (await self.verification.verify([], report)).parts
+        parts = [*parts, *(await self.verification.verify_images([], report)).parts]
         if repair:
             parts = [
                 await self._repaired(part, report) if part.state == "damaged" else part for part in parts
             ]
-        every = [*parts, *await self._records.look_again(before, repair=repair)]
+        every = [*parts, *await self.records.look_again(before, repair=repair)]
         return VerifyReport(whole=all(part.state != "damaged" for part in every), parts=every)
 
     async def _repaired(self, part: VerifiedPart, report: Report) -> VerifiedPart:
@@ -82,11 +71,11 @@ class Fsck:
         return await self._image(part, place, report) if part.kind == "image" else part
 
     async def _memory(self, part: VerifiedPart, place: Path) -> VerifiedPart:
-        paths = self._trees.paths
+        paths = self.trees.paths
         others = [*paths.snapshots.glob("[!.]*/checkpoint"), *paths.sandboxes.glob("[!.]*/checkpoint")]
         if not await asyncio.to_thread(mend_checkpoint, place, others):
             return part
-        found = await asyncio.to_thread(self._checksums.examine, place, lambda _: None)
+        found = await asyncio.to_thread(self.checksums.examine, place, lambda _: None)
         if found is None:
             return part
         return _after(part, found.damaged)
@@ -97,7 +86,7 @@ class Fsck:
         if not checksums.has(tree.name):
             return part
         damages, damaged = part.damages, part.damaged
-        async with self._unpacked(tree.parent.name, report) as source:
+        async with self.unpacked(tree.parent.name, report) as source:
             if source is None:
                 return part
             for _ in range(_ROUNDS):

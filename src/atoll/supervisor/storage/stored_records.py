@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,44 +24,28 @@ if TYPE_CHECKING:
 _Row = SandboxRow | SnapshotRow | VolumeRow | TemplateRow
 
 
+@dataclass(kw_only=True, eq=False)
 class StoredRecords:
     """Checks records.
 
     Args:
-        registry: The sandboxes and snapshots.
-        volumes: The volumes.
-        templates: The templates.
         image_is_there: Whether an image, by digest, is complete.
-        copies: The copies of the records.
         copy: Writes the copies of rows, and those that are pending.
-        paths: Where files are.
         template_directory: Where templates have theirs.
     """
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        volumes: Volumes,
-        templates: TemplateRegistry,
-        image_is_there: Callable[[str], bool],
-        copies: RowCopies,
-        copy: Callable[..., Awaitable[None]],
-        paths: Paths,
-        template_directory: Path,
-    ) -> None:
-        self._registry = registry
-        self._volumes = volumes
-        self._templates = templates
-        self._is_there = image_is_there
-        self._copies = copies
-        self._copy = copy
-        self._paths = paths
-        self._template_directory = template_directory
+    registry: Registry
+    volumes: Volumes
+    templates: TemplateRegistry
+    image_is_there: Callable[[str], bool]
+    copies: RowCopies
+    copy: Callable[..., Awaitable[None]]
+    paths: Paths
+    template_directory: Path
 
     async def check(self) -> dict[str, VerifiedPart]:
         """One part for each sandbox, snapshot, template and volume, and for each image that is missing, by id."""
-        await self._copy()  # what changed just now has no copy yet
+        await self.copy()  # what changed just now has no copy yet
         rows, used = list(self._rows()), self._used_images()
         return await asyncio.to_thread(self._check, rows, used)
 
@@ -83,7 +68,7 @@ class StoredRecords:
         self, rows: Sequence[_Row], parts: Mapping[str, VerifiedPart]
     ) -> dict[str, VerifiedPart]:
         lost = [row for row in rows if [damage.path for damage in parts[_key(row)].damages] == [ROW]]
-        await self._copy(*lost)
+        await self.copy(*lost)
         after = await asyncio.to_thread(self._check, lost, {})
         return {
             key: msgspec.structs.replace(part, state="repaired") if part.state == "whole" else part
@@ -92,19 +77,19 @@ class StoredRecords:
 
     def _check(self, rows: Sequence[_Row], used: Mapping[str, list[str]]) -> dict[str, VerifiedPart]:
         found = {_key(row): self._checked(row) for row in rows}
-        missing = {digest: users for digest, users in used.items() if not self._is_there(digest)}
+        missing = {digest: users for digest, users in used.items() if not self.image_is_there(digest)}
         return found | {digest: _missing(digest, users) for digest, users in missing.items()}
 
     def _rows(self) -> Iterator[_Row]:
-        yield from (one.row for one in self._registry.sandboxes() if one.row.state != "creating")
-        yield from self._registry.snapshots()
-        yield from self._templates.all()
-        yield from self._volumes.list()
+        yield from (one.row for one in self.registry.sandboxes() if one.row.state != "creating")
+        yield from self.registry.snapshots()
+        yield from self.templates.all()
+        yield from self.volumes.list()
 
     def _checked(self, row: _Row) -> VerifiedPart:
         place, key = self._place(row), _key(row)
         damages = [Damage(path=".", what=what) for what in self._lost(row, place)]
-        if not damages and self._copies.of(type(row), key) is None:
+        if not damages and self.copies.of(type(row), key) is None:
             what = "the copy of its record is lost or damaged; the database still has the record"
             damages.append(Damage(path=ROW, what=what))
         return VerifiedPart(
@@ -121,24 +106,24 @@ class StoredRecords:
 
     def _place(self, row: _Row) -> Path:
         if isinstance(row, SandboxRow):
-            return self._paths.sandbox(row.sandbox_id)
+            return self.paths.sandbox(row.sandbox_id)
         if isinstance(row, SnapshotRow):
-            return self._paths.snapshot(row.snapshot_id)
+            return self.paths.snapshot(row.snapshot_id)
         if isinstance(row, VolumeRow):
-            return self._paths.volume(row.volume_id)
-        return self._template_directory / row.template_id
+            return self.paths.volume(row.volume_id)
+        return self.template_directory / row.template_id
 
     def _lost(self, row: _Row, place: Path) -> Iterator[str]:
         if isinstance(row, SandboxRow):
-            if not row.engine_disk and not self._paths.disk(row.sandbox_id, row.disk).is_dir():
+            if not row.engine_disk and not self.paths.disk(row.sandbox_id, row.disk).is_dir():
                 yield "its disk is missing"
         elif isinstance(row, TemplateRow):
-            known = {one.snapshot_id for one in self._registry.snapshots()}
+            known = {one.snapshot_id for one in self.registry.snapshots()}
             for build in row.builds:
                 if build.snapshot_id is not None and build.snapshot_id not in known:
                     yield f"the snapshot of its build {build.build_id} is missing"
         elif isinstance(row, VolumeRow):
-            if not self._paths.volume_data(row.volume_id).is_dir():
+            if not self.paths.volume_data(row.volume_id).is_dir():
                 yield "its directory is missing"
         elif not place.is_dir():
             yield "its directory is missing"
@@ -148,7 +133,7 @@ class StoredRecords:
             return [_key(row)]
         mounted = [
             one.row.name or one.sandbox_id
-            for one in self._registry.sandboxes()
+            for one in self.registry.sandboxes()
             if row.volume_id in one.row.volume_ids
         ]
         return [row.name, *mounted]
@@ -156,9 +141,9 @@ class StoredRecords:
     def _used_images(self) -> dict[str, list[str]]:
         """Who needs which image."""
         used: dict[str, list[str]] = {}
-        for one in self._registry.sandboxes():
+        for one in self.registry.sandboxes():
             used.setdefault(one.row.image_digest, []).append(one.row.name or one.sandbox_id)
-        for row in self._registry.snapshots():
+        for row in self.registry.snapshots():
             used.setdefault(row.image_digest, []).append(row.name or row.snapshot_id)
         return used
 

@@ -9,6 +9,7 @@ import os
 import posixpath
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from typing import TypeVar
 
 from atoll.errors import (
@@ -48,26 +49,23 @@ _ERRORS: dict[int, type[AtollError]] = {
 }
 
 
+@dataclass(eq=False)
 class VolumeFiles:
     """Accesses the files of one volume. Every method raises the fitting error of ``atoll.errors``.
 
     Args:
         volume_id: The volume.
-        tree: Its files.
-        registry: Keeps the volume from being erased meanwhile.
-        lists: Limits how many listings are made at once.
     """
 
-    def __init__(self, volume_id: str, tree: RootedTree, registry: Registry, lists: VolumeLists) -> None:
-        self._volume_id = volume_id
-        self._tree = tree
-        self._registry = registry
-        self._lists = lists
+    volume_id: str
+    tree: RootedTree
+    registry: Registry
+    lists: VolumeLists
 
     async def stat(self, path: str) -> VolumeEntry:
         """Describe an entry. A symbolic link is not followed."""
         path = plain(path)
-        return _entry(await self._do(path, lambda: self._tree.stat(path)))
+        return _entry(await self._do(path, lambda: self.tree.stat(path)))
 
     async def list(self, path: str, depth: int) -> list[VolumeEntry]:
         """List a directory down to ``depth`` levels."""
@@ -76,10 +74,10 @@ class VolumeFiles:
             raise InvalidSpecError(f"depth is {depth}", hint=f"give 1 to {DEPTH_MOST}")
 
         def work() -> list[VolumeEntry]:
-            found = self._tree.list(path, depth=depth, most=ENTRIES_MOST, most_chars=CHARS_MOST)
+            found = self.tree.list(path, depth=depth, most=ENTRIES_MOST, most_chars=CHARS_MOST)
             return [_entry(each) for each in found]
 
-        async with self._lists.turn(self._volume_id):
+        async with self.lists.turn(self.volume_id):
             return await self._do(path, work)
 
     async def mkdir(self, path: str, *, parents: bool, mode: int | None, owner: Owner) -> VolumeEntry:
@@ -87,7 +85,7 @@ class VolumeFiles:
         path = plain(path)
         _check(mode, owner)
         made = await self._do(
-            path, lambda: self._tree.make_directory(path, parents=parents, mode=mode, owner=owner)
+            path, lambda: self.tree.make_directory(path, parents=parents, mode=mode, owner=owner)
         )
         return _entry(made)
 
@@ -95,21 +93,21 @@ class VolumeFiles:
         """Change the mode and owner of a file or directory; None leaves them."""
         path = plain(path)
         _check(mode, owner)
-        return _entry(await self._do(path, lambda: self._tree.set_attributes(path, mode=mode, owner=owner)))
+        return _entry(await self._do(path, lambda: self.tree.set_attributes(path, mode=mode, owner=owner)))
 
     async def remove(self, path: str) -> None:
         """Remove an entry and everything in it."""
         path = plain(path)
         if path == "/":
             raise InvalidSpecError("the root of a volume cannot be removed", hint="delete the volume")
-        await self._do(path, lambda: self._tree.remove(path))
+        await self._do(path, lambda: self.tree.remove(path))
 
     async def read(self, path: str) -> AsyncIterator[bytes]:
         """Iterate over the bytes of a regular file. The first step opens it."""
         path = plain(path)
-        with self._registry.pins.during(self._volume_id), _told(path):
+        with self.registry.pins.during(self.volume_id), _told(path):
             # Not in a thread: a caller that is cancelled meanwhile would leave the file open.
-            fd = self._tree.open_file(path)
+            fd = self.tree.open_file(path)
             try:
                 while piece := await asyncio.to_thread(os.read, fd, _PIECE_BYTES):
                     yield piece
@@ -129,10 +127,10 @@ class VolumeFiles:
         """Replace a file's content in one step once all pieces have come. It is durable when this returns."""
         path = plain(path)
         _check(mode, owner)
-        with self._registry.pins.during(self._volume_id):
+        with self.registry.pins.during(self.volume_id):
             await self._do(path, lambda: self._prepare(path, parents, replace, owner))
             with _told(path):
-                aside, fd = self._tree.begin_file()
+                aside, fd = self.tree.begin_file()
             try:
                 async for piece in pieces:
                     await self._do(path, lambda: _write_all(fd, piece))  # noqa: B023 - awaited at once
@@ -140,7 +138,7 @@ class VolumeFiles:
                 return _entry(
                     await self._do(
                         path,
-                        lambda: self._tree.end_file(written, path, replace=replace, mode=mode, owner=owner),
+                        lambda: self.tree.end_file(written, path, replace=replace, mode=mode, owner=owner),
                     )
                 )
             finally:
@@ -150,11 +148,11 @@ class VolumeFiles:
     def _prepare(self, path: str, parents: bool, replace: bool, owner: Owner) -> None:
         """Refuse a path that cannot become a file before all of its content has been sent."""
         if parents:
-            self._tree.make_above(path, owner)
+            self.tree.make_above(path, owner)
         try:
-            there = self._tree.stat(path)
+            there = self.tree.stat(path)
         except FileNotFoundError:
-            self._tree.stat(posixpath.dirname(path))
+            self.tree.stat(posixpath.dirname(path))
             return
         if stat.S_ISDIR(there.status.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
@@ -163,7 +161,7 @@ class VolumeFiles:
 
     async def _do(self, path: str, work: Callable[[], _T]) -> _T:
         """Do blocking work in a thread, to its end even if the caller is cancelled."""
-        with self._registry.pins.during(self._volume_id), _told(path):
+        with self.registry.pins.during(self.volume_id), _told(path):
             return await to_the_end(asyncio.to_thread(work))
 
 
