@@ -185,7 +185,7 @@ async def test_what_is_made_while_leftovers_are_looked_for_is_none(harness: Harn
         known.add("fresh")
         return before
 
-    with patch.object(harness.system.leftovers, "_pool_ids", ids):
+    with patch.object(harness.system.leftovers, "pool_ids", ids):
         assert await harness.system.leftovers.collect() == []
     assert (harness.home.sandboxes / "fresh").is_dir()
 

@@ -34,7 +34,7 @@ from atoll.supervisor.tenants.quotas import TeamQuotas
 _Wanted = TypeVar("_Wanted")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Changes:
     """Makes routes that change a sandbox."""
 

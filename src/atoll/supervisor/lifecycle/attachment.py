@@ -19,7 +19,7 @@ class Follower(Protocol):
         """Watch a running machine that a sandbox has just got, until it ends."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Attachment:
     """Attaches running machines to sandboxes.
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.storage.images import SupervisorImages
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Boots:
     """Boots machines.
 

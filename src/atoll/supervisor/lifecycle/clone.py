@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.storage.trash import Trash
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Clones:
     """Restores copies."""
 

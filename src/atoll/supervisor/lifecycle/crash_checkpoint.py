@@ -16,7 +16,7 @@ from atoll.supervisor.storage.trash import Trash
 _log = logging.getLogger(__name__)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class CrashCheckpoints:
     """Keeps checkpoints for use after a crash."""
 

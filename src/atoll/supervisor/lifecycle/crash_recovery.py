@@ -26,7 +26,7 @@ _SOON_S = 600.0
 _How = Literal["disk", "snapshot", "checkpoint"]
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class CrashRecovery:
     """Decides how crashed sandboxes go on. The caller holds the sandbox's lock."""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Crashes:
     """Notices when a machine ends unexpectedly, and marks its sandbox ``crashed``."""
 

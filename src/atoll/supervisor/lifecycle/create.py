@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.tenants.volume_quotas import VolumeQuotas
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Creation:
     """Makes sandboxes."""
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.tenants.quotas import TeamQuotas
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class ImageCreation:
     """Makes sandboxes of images.
 

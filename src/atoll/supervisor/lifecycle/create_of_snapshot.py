@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from atoll.types import EgressPolicy, SandboxSpec, VolumeMount
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class SnapshotCreation:
     """Makes sandboxes of snapshots."""
 

@@ -20,7 +20,7 @@ _LONGEST = 4096
 _MOST_START_COMMANDS = 16
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Defaults:
     """Changes the defaults of a sandbox's programs."""
 

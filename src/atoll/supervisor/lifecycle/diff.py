@@ -28,7 +28,7 @@ _TRIES = 3
 _Row = SandboxRow | SnapshotRow
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Diffs:
     """Compares files.
 

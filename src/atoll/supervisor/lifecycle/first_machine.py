@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.tenants.quotas import TeamQuotas
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class FirstMachines:
     """Gives new sandboxes their first machines."""
 

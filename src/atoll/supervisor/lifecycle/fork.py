@@ -44,7 +44,7 @@ COPY_MOST_BYTES = 64 << 20
 _log = logging.getLogger(__name__)
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Forks:
     """Forks sandboxes.
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.storage.images import SupervisorImages
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ImageRelease:
     """Erases the images that a team pulled and nothing needs."""
 

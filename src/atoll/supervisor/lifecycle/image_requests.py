@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from atoll.types import ImageAccess, ImageInfo, Progress
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ImageRequests:
     """Gets and deletes images."""
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.tenants.quotas import TeamQuotas
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class LimitChanges:
     """Changes the limits and the network policy of sandboxes."""
 

@@ -36,7 +36,7 @@ class PausedWatcher(Protocol):
         """
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Pauses:
     """Pauses and thaws sandboxes."""
 

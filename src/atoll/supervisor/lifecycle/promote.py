@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _KNOWN_MOST = 100
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Promotions:
     """Promotes sandboxes."""
 

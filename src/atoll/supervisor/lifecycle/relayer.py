@@ -36,7 +36,7 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Relayer:
     """Moves running sandboxes to other layers."""
 

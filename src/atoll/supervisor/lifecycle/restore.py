@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 PARTED_REASON = "it ran for a moment while it was being woken, so its memory and its disk no longer match"
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Restores:
     """Restores sandboxes. The caller holds the sandbox's lock."""
 

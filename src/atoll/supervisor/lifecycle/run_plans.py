@@ -16,7 +16,7 @@ from atoll.supervisor.tenants.quotas import TeamQuotas
 from atoll.types import VolumeMount
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class RunPlans:
     """Makes plans."""
 

@@ -26,7 +26,7 @@ class SuspendedWatcher(Protocol):
         """Watch a suspended sandbox that has kept its link, if data is to wake it. Idempotent."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class SandboxLinks:
     """Finds and prepares the links of sandboxes."""
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.sandbox import Sandbox
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Services:
     """Changes the services of sandboxes."""
 

@@ -52,7 +52,7 @@ class Label(NamedTuple):
     automatic: bool = False
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Snapshots:
     """Makes, lists and removes the snapshots of a home."""
 

@@ -31,7 +31,7 @@ _FROZEN_S = 2.0
 _log = logging.getLogger(__name__)
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class PowerOff:
     """Puts sandboxes to sleep without their memory. The caller holds the sandbox's lock."""
 

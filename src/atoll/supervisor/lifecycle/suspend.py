@@ -39,7 +39,7 @@ _MOMENT_S = 0.05
 Rest = Callable[[], Coroutine[Any, Any, None]]
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Suspends:
     """Puts sandboxes to sleep."""
 

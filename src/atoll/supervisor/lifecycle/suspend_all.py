@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.tasks import Tasks
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class SuspendAll:
     """Suspends all sandboxes.
 

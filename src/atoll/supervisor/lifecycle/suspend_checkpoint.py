@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class SuspendCheckpoints:
     """Writes and removes the checkpoints of sleeping sandboxes. The caller holds the sandbox's lock."""
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.tenants.teams import Teams
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class TeamDeletion:
     """Deletes teams."""
 

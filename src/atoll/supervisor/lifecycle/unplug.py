@@ -35,7 +35,7 @@ def network_of_copies(row: SandboxRow) -> EgressPolicy:
     return row.network if row.unplugged is None else "none"
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Unplugs:
     """Unplugs sandboxes, and undoes that."""
 

@@ -39,7 +39,7 @@ class Warm:
     running: RunningMachine
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class WarmMachines:
     """Makes and discards warm machines with default limits.
 

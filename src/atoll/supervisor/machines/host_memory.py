@@ -21,7 +21,7 @@ def kept_free(total_bytes: int, asked_mib: float | None) -> int:
     return int(min(max(_SHARE * total_bytes, _LEAST_BYTES), _MOST_SHARE * total_bytes))
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class HostMemoryGauge:
     """Reads the host's memory. A look takes about 0.1 ms.
 

@@ -31,7 +31,7 @@ _AGAIN_S = 10.0
 _log = logging.getLogger(__name__)
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class LeaseExpiry:
     """Watches all leases and lifetimes of a home in one task.
 

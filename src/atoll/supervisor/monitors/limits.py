@@ -25,7 +25,7 @@ _LEAST_S = 0.05
 _FASTEST_BYTES_S = 4 << 30
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class LimitMonitor:
     """Watches the disks and memory of a home's sandboxes.
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _LOOK_S = 30.0
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class SleepingLinks:
     """Looks at the links that sleeping sandboxes hold.
 

@@ -63,7 +63,7 @@ class Traffic:
             _log.info("sandbox %s is no longer watched for traffic: %s", sandbox.sandbox_id, error)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class _Watch:
     """A paused sandbox, and how much it had received at the last look."""
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.tenants.quotas import TeamQuotas
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Usage:
     """Asks the host and the guest for usage, and wakes no sandbox."""
 

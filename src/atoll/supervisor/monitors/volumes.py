@@ -46,7 +46,7 @@ _ENDLESS_BYTES = 1 << 60
 _log = logging.getLogger(__name__)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class _Guest:
     """A running machine with volumes.
 
@@ -80,7 +80,7 @@ class _Guest:
         return self.running.gone.is_set() or self.running.leaving
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class _Watched:
     """A volume with those that have it now.
 

@@ -46,7 +46,7 @@ class _Found(msgspec.Struct, frozen=True):
     machine_id: str = ""
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class LeftoverCollector:
     """Finds and removes what nothing owns.
 

@@ -26,7 +26,7 @@ _ARRIVED = {
 }
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Journal:
     """Writes a line for each change of a sandbox into its log, and keeps logs small.
 

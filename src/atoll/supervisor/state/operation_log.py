@@ -16,7 +16,7 @@ from atoll.types import SandboxState
 _log = logging.getLogger(__name__)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Operations:
     """Records operations that have begun and not ended, with one row each.
 

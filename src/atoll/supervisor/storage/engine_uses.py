@@ -22,7 +22,7 @@ class _Memory(NamedTuple):
     versions: Versions
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class EngineUses:
     """Looks at sandboxes that sleep with their memory, and at snapshots."""
 

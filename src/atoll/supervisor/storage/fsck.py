@@ -26,7 +26,7 @@ Report = Callable[[Progress], None]
 _ROUNDS = 20
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Fsck:
     """Checks a home.
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _Row = SandboxRow | SnapshotRow | VolumeRow | TemplateRow
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class StoredRecords:
     """Checks records.
 

@@ -49,7 +49,7 @@ _ERRORS: dict[int, type[AtollError]] = {
 }
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class VolumeFiles:
     """Accesses the files of one volume. Every method raises the fitting error of ``atoll.errors``.
 

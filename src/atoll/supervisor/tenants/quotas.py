@@ -37,7 +37,7 @@ _WORDS = {
 }
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class _Booking:
     """Use that is about to begin: running sandboxes, by id with their limits, and sleeping ones."""
 
