@@ -17,14 +17,13 @@ from typing import Any
 import msgspec
 
 from atoll.errors import EdgeError, HostError
-from atoll.host import LeftProgram, Program, start_program
+from atoll.host import LeftProgram, Program
 from atoll.network.carried import CarriedGuest
 from atoll.network.channel import Message
 from atoll.network.counts import Counts
 from atoll.network.edge_talk import EdgeProgram, EdgeTalk
 from atoll.network.relay import Relay
-from atoll.network.restarts import keep_running
-from atoll.network.seqpacket import listen_at
+from atoll.network.restarts import keep_running, run_earlier_or_new
 from atoll.network.spending import Spending, Spent
 from atoll.policy import spelled_out
 from atoll.types import EgressDecision, EgressVerdict, Policy, converted
@@ -276,24 +275,9 @@ class Inspection:
         self._unclaimed.clear()
 
     async def _run_once(self) -> None:
-        try:
-            earlier = await asyncio.to_thread(self._program.earlier)
-        except HostError as error:
-            raise OSError(str(error)) from error
-        if earlier is None:
-            await self._run(self._start(), is_new=True)
-            return
-        try:
-            await self._run(earlier, is_new=False)
-        except (OSError, TimeoutError) as error:
-            raise OSError(f"that of an earlier supervisor is ended, with its connections: {error}") from error
+        await run_earlier_or_new(self._program, self._run)
 
-    def _start(self) -> Program:
-        with listen_at(self._program.socket) as listener:
-            fd = listener.fileno()
-            return start_program((*self._program.argv(), "-listen", str(fd)), pass_fds=(fd,), env={})
-
-    async def _run(self, program: Program | LeftProgram, *, is_new: bool) -> None:
+    async def _run(self, program: Program | LeftProgram, is_new: bool) -> None:
         ended = asyncio.Event()
         try:
             if is_new:

@@ -14,12 +14,11 @@ from typing import Protocol
 
 import msgspec
 
-from atoll.host import LeftProgram, Program, start_program
+from atoll.host import LeftProgram, Program
 from atoll.network.channel import Message
 from atoll.network.relay_calls import CALL_S, RelayCalls, RelayError
 from atoll.network.relay_talk import RelayTalk
-from atoll.network.restarts import keep_running
-from atoll.network.seqpacket import listen_at
+from atoll.network.restarts import keep_running, run_earlier_or_new
 
 PROTOCOL = 1
 _READY_S = 10.0
@@ -253,16 +252,9 @@ class Relay:
 
     async def _run_once(self) -> None:
         self._stuck.clear()
-        earlier = await asyncio.to_thread(self._program.earlier)
-        if earlier is None:
-            await self._run(self._start(), is_new=True)
-            return
-        try:
-            await self._run(earlier, is_new=False)
-        except (OSError, TimeoutError) as error:
-            raise OSError(f"that of an earlier supervisor is ended, with its connections: {error}") from error
+        await run_earlier_or_new(self._program, self._run)
 
-    async def _run(self, program: Program | LeftProgram, *, is_new: bool) -> None:
+    async def _run(self, program: Program | LeftProgram, is_new: bool) -> None:
         try:
             self.pid = program.pid
             if is_new:
@@ -273,11 +265,6 @@ class Relay:
             await self._serve(program)
         finally:
             await self._end(program)
-
-    def _start(self) -> Program:
-        with listen_at(self._program.socket) as listener:
-            fd = listener.fileno()
-            return start_program((*self._program.argv(), "-listen", str(fd)), pass_fds=(fd,), env={})
 
     def _on_lost(self) -> None:
         """Another one takes its place."""

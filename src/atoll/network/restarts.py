@@ -1,4 +1,4 @@
-"""Keeps a program running that others need."""
+"""Keeps a program of the home running, and finds the one that an earlier supervisor left."""
 
 from __future__ import annotations
 
@@ -6,12 +6,56 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Protocol
 
 from atoll.errors import AtollError
-from atoll.host import RunProgramError
+from atoll.host import LeftProgram, Program, RunProgramError, start_program
+from atoll.network.seqpacket import listen_at
 
 _CALM_S = 30.0
 _log = logging.getLogger(__name__)
+
+
+class ListeningProgram(Protocol):
+    """A program that listens on a socket of the home, and may outlive the supervisor that started it."""
+
+    @property
+    def argv(self) -> Callable[[], tuple[str, ...]]:
+        """Returns the program and its arguments."""
+
+    @property
+    def socket(self) -> Path:
+        """Where it listens."""
+
+    @property
+    def earlier(self) -> Callable[[], LeftProgram | None]:
+        """Returns the one that an earlier supervisor has left; None if none runs."""
+
+
+async def run_earlier_or_new(
+    program: ListeningProgram, run: Callable[[Program | LeftProgram, bool], Awaitable[None]]
+) -> None:
+    """Run the program that an earlier supervisor left, or a new one if there is none.
+
+    Args:
+        run: Runs a process to its end, and is told whether it is new.
+
+    Raises:
+        HostError: Nobody can tell which process an earlier supervisor left.
+        OSError: It cannot run. One of an earlier supervisor has ended then.
+    """
+    earlier = await asyncio.to_thread(program.earlier)
+    if earlier is None:
+        with listen_at(program.socket) as listener:
+            fd = listener.fileno()
+            new = start_program((*program.argv(), "-listen", str(fd)), pass_fds=(fd,), env={})
+        await run(new, True)
+        return
+    try:
+        await run(earlier, False)
+    except (OSError, TimeoutError) as error:
+        raise OSError(f"that of an earlier supervisor is ended, with its connections: {error}") from error
 
 
 async def keep_running(name: str, run: Callable[[], Awaitable[None]], pauses_s: Sequence[float]) -> None:
