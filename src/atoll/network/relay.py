@@ -260,7 +260,6 @@ class Relay:
             if is_new:
                 self._program.started(program.pid, program.start_ticks)
             self._talk = RelayTalk(self._program.socket, self._on_message, self._stuck.set)
-            self._calls = RelayCalls(self._program.socket, self._on_lost)
             await self._greet(is_new=is_new)
             await self._serve(program)
         finally:
@@ -287,6 +286,9 @@ class Relay:
         _log.info("the relay %s, confined by %s", "runs" if is_new else "is taken over", confined)
         self.pair = str(answer.get("pair", ""))
         self._known = None
+        # From here to the end nothing else goes on: a relay that is called knows all guests, or takes the calls
+        # of each with it.
+        self._calls = RelayCalls(self._program.socket, self._on_lost)
         self.settle()
         self.be_guarded()
         self._unclaimed = {link_id: [] for link_id in answer.get("links") or ()}
