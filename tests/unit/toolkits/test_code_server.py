@@ -12,6 +12,8 @@ import anyio
 import httpx
 import pytest
 
+from atoll.sdk._async.agent import IDLE_S
+from atoll.toolkits.code.inside.__main__ import KEEP_S
 from atoll.toolkits.code.inside.app import App
 from atoll.toolkits.code.inside.contexts import Contexts
 from atoll.toolkits.code.inside.languages import LANGUAGES
@@ -35,6 +37,10 @@ async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[http
             yield made
         for context in contexts.all():
             await contexts.delete(context.context_id)
+
+
+async def test_a_connection_is_kept_for_longer_than_the_sdk_uses_it_again() -> None:
+    assert KEEP_S > IDLE_S
 
 
 async def lines(client: httpx.AsyncClient, code: str, **more: Any) -> list[dict[str, Any]]:

@@ -29,6 +29,8 @@ from atoll.sdk._io_sync import Stream, sleep, user_socket
 from atoll.sdk._space import space_hint
 from atoll.types import SandboxInfo
 
+# a server in a sandbox keeps idle connections for longer: one that closes them first may reset a request
+IDLE_S = 300.0
 _CALL_S = 60.0
 # the agent sends an empty frame every 15 seconds
 SILENCE_S = 60.0
@@ -61,7 +63,7 @@ class Agent:
         def dial(within_s: float | None) -> Stream:
             return Stream(user_socket(self.link.dial(self.sandbox_id, port, within_s)))
 
-        pool = Pool(dial, self._explain, idle_s=300.0, on_silence=self.link.ensure)
+        pool = Pool(dial, self._explain, idle_s=IDLE_S, on_silence=self.link.ensure)
         self._pools.append(pool)
         return pool
 

@@ -19,6 +19,8 @@ from .contexts import Contexts
 from .languages import LANGUAGES
 
 PORT = 49999
+# longer than the SDK keeps a connection for its next request
+KEEP_S = 640
 
 
 async def main(cwd: str, languages: list[str]) -> None:
@@ -36,7 +38,7 @@ async def main(cwd: str, languages: list[str]) -> None:
         for code in language.first_runs:
             await kernel.quietly(code)
     app = App(contexts)
-    config = uvicorn.Config(app.asgi(), log_level="warning", access_log=False)
+    config = uvicorn.Config(app.asgi(), log_level="warning", access_log=False, timeout_keep_alive=KEEP_S)
     # it takes connections from now on, and answers once the server has begun
     listener = socket.create_server(("0.0.0.0", PORT), backlog=config.backlog)
     serving = asyncio.create_task(uvicorn.Server(config).serve(sockets=[listener]))
