@@ -17,9 +17,9 @@ from atoll.supervisor.lifecycle.first_machine import FirstMachines
 from atoll.supervisor.lifecycle.fork import Forks
 from atoll.supervisor.lifecycle.kill import Kills
 from atoll.supervisor.lifecycle.last_words import Farewells
+from atoll.supervisor.lifecycle.naps import Naps
 from atoll.supervisor.lifecycle.pause import Pauses
 from atoll.supervisor.lifecycle.promote import Promotions
-from atoll.supervisor.lifecycle.relayer import Relayer
 from atoll.supervisor.lifecycle.restore import Restores
 from atoll.supervisor.lifecycle.rollback import Rollback
 from atoll.supervisor.lifecycle.snapshot import Snapshots
@@ -262,7 +262,7 @@ def make_kills(state: State, storage: Storage, machines: Machines, steps: Steps)
     )
 
 
-def make_relayer(
+def make_naps(
     state: State,
     storage: Storage,
     machines: Machines,
@@ -270,9 +270,9 @@ def make_relayer(
     steps: Steps,
     sleeps: Sleeps,
     awakenings: Awakenings,
-) -> Relayer:
+) -> Naps:
     """Make what moves running sandboxes to other layers."""
-    return Relayer(
+    return Naps(
         registry=state.registry,
         paths=state.paths,
         quotas=tenants.quotas,
@@ -300,7 +300,7 @@ class Copies:
         machines: Machines,
         tenants: Tenants,
         steps: Steps,
-        relayer: Relayer,
+        naps: Naps,
     ) -> None:
         checkpoints = self.checkpoints = Checkpoints(
             registry=state.registry,
@@ -312,7 +312,7 @@ class Copies:
             agents=machines.agents,
             trash=storage.trash,
             complete=rooms.complete,
-            relayer=relayer,
+            naps=naps,
         )
         self.snapshots = Snapshots(
             registry=state.registry,
@@ -362,7 +362,7 @@ def make_promotions(
     machines: Machines,
     tenants: Tenants,
     steps: Steps,
-    relayer: Relayer,
+    naps: Naps,
     copies: Copies,
     kills: Kills,
 ) -> Promotions:
@@ -374,7 +374,7 @@ def make_promotions(
         quotas=tenants.quotas,
         checkpoints=copies.checkpoints,
         snapshots=copies.snapshots,
-        relayer=relayer,
+        naps=naps,
         clones=steps.clones,
         attachment=steps.attachment,
         sandbox_links=steps.sandbox_links,

@@ -42,9 +42,9 @@ from atoll.supervisor.operations import (
     make_idle_sandboxes,
     make_kills,
     make_leftovers,
+    make_naps,
     make_promotions,
     make_recoveries,
-    make_relayer,
     make_unplugs,
     make_unresponsive_guests,
     make_wake_timers,
@@ -89,8 +89,8 @@ class System:
         awakenings = Awakenings(rooms, state, storage, machines, tenants, steps, sleeps)
         self.unplugs = make_unplugs(state, machines, steps, sleeps)
         self._unplug_monitor = UnplugMonitor(state.registry, state.alarms, self.unplugs, state.tasks)
-        self._relayer = make_relayer(state, storage, machines, tenants, steps, sleeps, awakenings)
-        copies = Copies(settings, rooms, state, storage, machines, tenants, steps, self._relayer)
+        self._naps = make_naps(state, storage, machines, tenants, steps, sleeps, awakenings)
+        copies = Copies(settings, rooms, state, storage, machines, tenants, steps, self._naps)
         self.tasks, self.database, self.registry = state.tasks, state.database, state.registry
         self.paths, self.images, self.volumes = state.paths, storage.images, storage.volumes
         self.trees, self.verification, self.digests = storage.trees, storage.verification, storage.digests
@@ -102,7 +102,7 @@ class System:
         self.registries = rooms.registries
         self.kills = make_kills(state, storage, machines, steps)
         self.promotions = make_promotions(
-            state, storage, machines, tenants, steps, self._relayer, copies, self.kills
+            state, storage, machines, tenants, steps, self._naps, copies, self.kills
         )
         self.diffs = make_diffs(rooms, state, machines, steps)
         self.pauses, self.suspends = sleeps.pauses, sleeps.suspends
@@ -295,7 +295,7 @@ class System:
         self.egress.forget_others()
         self.pool.start()
         await asyncio.to_thread(self._machines.prestarted.sweep)
-        self._relayer.end_cut_short()
+        self._naps.end_cut_short()
         await self.holds.start()
         for each in (self._unplug_monitor, self.leases, self.idle, self.history, self.neighbours):
             each.start()

@@ -26,7 +26,7 @@ from atoll.supervisor.storage.trash import erase
 
 if TYPE_CHECKING:
     from atoll.snapshots import LayerCopy, Layers
-    from atoll.supervisor.lifecycle.relayer import Relayer
+    from atoll.supervisor.lifecycle.naps import Naps
     from atoll.supervisor.machines.agent_client import Agents
     from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.state.paths import Paths
@@ -71,7 +71,7 @@ class Checkpoints:
         agents: Calls the guests' agents.
         trash: Erases what is no longer needed.
         complete: Whether a layer can be stacked below another one, so that freezing saves a copy.
-        relayer: Detaches a running sandbox from its disk for a moment, so that its layer can be frozen.
+        naps: Detaches a running sandbox from its disk for a moment, so that its layer can be frozen.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Checkpoints:
         agents: Agents,
         trash: Trash,
         complete: bool,
-        relayer: Relayer,
+        naps: Naps,
     ) -> None:
         self._registry = registry
         self._paths = paths
@@ -97,7 +97,7 @@ class Checkpoints:
         self._agents = agents
         self._trash = trash
         self._complete = complete
-        self._relayer = relayer
+        self._naps = naps
         self._memory = MemoryPlace(paths.forks, paths.forks_pages)
 
     async def capture(
@@ -236,7 +236,7 @@ class Checkpoints:
         if flushed:
             # Anything that waits for the disk while the guest is frozen would also wait for all of this.
             await asyncio.to_thread(sync_tree, disk)
-        capture, stopped_ms = await self._relayer.relayer(sandbox, freeze)
+        capture, stopped_ms = await self._naps.off_disk(sandbox, freeze)
         # The stack may have been shortened in the meantime.
         return CapturedState(into, capture.layer_id, sandbox.row.stack, stopped_ms)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.clone import Clones
     from atoll.supervisor.lifecycle.discard import Discards
     from atoll.supervisor.lifecycle.kill import Kills
-    from atoll.supervisor.lifecycle.relayer import Relayer
+    from atoll.supervisor.lifecycle.naps import Naps
     from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
     from atoll.supervisor.state.leases import Columns, Leases
     from atoll.supervisor.state.operation_log import Operations
@@ -45,7 +45,7 @@ class Promotions:
     quotas: TeamQuotas
     checkpoints: Checkpoints
     snapshots: Snapshots
-    relayer: Relayer
+    naps: Naps
     clones: Clones
     attachment: Attachment
     sandbox_links: SandboxLinks
@@ -85,8 +85,8 @@ class Promotions:
             with self._places(original.row, winner.row):
                 async with (
                     self.operations.during(original.sandbox_id, "promote"),
-                    self.relayer.asleep(winner),
-                    self.relayer.asleep(original),
+                    self.naps.asleep(winner),
+                    self.naps.asleep(original),
                     self.checkpoints.captured(winner, COPY_MOST_BYTES) as capture,
                 ):
                     before, had = original.row, original.running

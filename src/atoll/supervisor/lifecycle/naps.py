@@ -1,4 +1,4 @@
-"""Puts running sandboxes to sleep for a moment, to move them to another disk layer or away from their disk."""
+"""Puts running sandboxes to sleep for a moment, so that their disk can be changed below them."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Relayer:
-    """Moves running sandboxes to other layers."""
+class Naps:
+    """Has running sandboxes nap."""
 
     registry: Registry
     paths: Paths
@@ -53,7 +53,7 @@ class Relayer:
     trash: Trash
     tasks: Tasks
 
-    async def relayer(
+    async def off_disk(
         self, sandbox: Sandbox, meanwhile: Callable[[], Coroutine[Any, Any, _T]]
     ) -> tuple[_T, float]:
         """Put a running sandbox to sleep only while ``meanwhile`` is awaited. The caller holds its lock.
@@ -90,7 +90,7 @@ class Relayer:
             await to_the_end(self.running_machines.end(running))
             yield
         except BaseException:
-            if _is_relayering(sandbox):
+            if _is_napping(sandbox):
                 await to_the_end(self._wake(sandbox))
             raise
 
@@ -116,12 +116,12 @@ class Relayer:
     def end_cut_short(self) -> None:
         """Wake all sandboxes that an earlier supervisor left midway: no client suspended them."""
         for sandbox in self.registry.sandboxes():
-            if _is_relayering(sandbox):
+            if _is_napping(sandbox):
                 self.tasks.spawn(self._end_cut_short(sandbox))
 
     async def _end_cut_short(self, sandbox: Sandbox) -> None:
         async with sandbox.lock:
-            if not _is_relayering(sandbox):
+            if not _is_napping(sandbox):
                 return
             try:
                 with self.quotas.running(sandbox.row):
@@ -193,5 +193,5 @@ class Relayer:
         self.trash.take(self.paths.checkpoint(sandbox.sandbox_id))
 
 
-def _is_relayering(sandbox: Sandbox) -> bool:
+def _is_napping(sandbox: Sandbox) -> bool:
     return sandbox.row.state == "suspended" and sandbox.row.relayering and sandbox.unplugged is None
