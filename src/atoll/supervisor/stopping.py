@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 
 
+@dataclass(eq=False, repr=False)
 class Stopping:
     """A flag set once by a client, a signal or idleness. ``__main__`` waits for it."""
 
-    def __init__(self) -> None:
-        self._asked = asyncio.Event()
-        self.asleep = False
+    _asked: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    asleep: bool = field(default=False, init=False)
 
     def ask(self, *, asleep: bool = False) -> None:
         """Ask the supervisor to stop. With ``asleep``, no sandbox runs once it has stopped."""

@@ -152,7 +152,7 @@ async def test_the_supervisor_s_own_steps_lose_nothing_that_has_a_name(harness: 
     made = await harness.create()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
     await harness.ask("POST", f"{one}/snapshots", {"name": "kept"})
-    for _, free in harness.system.disk_pressure._steps:
+    for _, free in harness.system.disk_pressure.steps:
         await free()
     assert [row.name for row in harness.system.registry.snapshots()] == ["kept"]
     assert harness.system.registry.sandbox(made["sandbox_id"]).row.state == "running"

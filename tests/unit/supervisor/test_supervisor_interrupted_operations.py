@@ -233,7 +233,7 @@ async def test_the_pool_keeps_machines_only_for_the_images_that_were_used_last(h
 @with_harness_of(Settings(pool_size=1))
 async def test_the_pool_is_not_filled_while_memory_is_short(harness: Harness) -> None:
     pool = harness.system.pool
-    with patch.object(pool, "_memory", return_value=Memory(8 << 30, 1 << 28)):
+    with patch.object(pool, "memory", return_value=Memory(8 << 30, 1 << 28)):
         await harness.create()
         await harness.until(lambda: not pool._making)
         assert not pool.ids()

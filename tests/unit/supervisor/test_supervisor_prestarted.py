@@ -180,7 +180,7 @@ async def test_none_is_made_or_kept_while_memory_is_short(harness: Harness) -> N
         assert not harness.host.prestarted_machines
     own.expect(harness.system._steps.plans.of(harness.system.registry.sandbox(made["sandbox_id"]).row))
     prestarted = await prestarted_of(harness)
-    with patch.object(harness.system.pool, "_memory", lambda: SHORT):
+    with patch.object(harness.system.pool, "memory", lambda: SHORT):
         await harness.system.pool.look_after_memory()
     assert harness.host.methods(prestarted.machine_id) == ["prestart", "kill_prestarted"]
     assert own.ids() == set()

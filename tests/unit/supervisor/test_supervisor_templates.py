@@ -148,7 +148,7 @@ async def test_pruning_erases_states_that_others_were_built_on_and_says_what_it_
 async def test_a_build_whose_steps_copy_the_disk_keeps_the_last_ones_that_fit(harness: Harness) -> None:
     templates = harness.system.templates
     for copies, most_bytes, left in ((False, 0, 3), (True, 1 << 30, 3), (True, 0, 1)):
-        templates._copied_disks = copies
+        templates.copied_disks = copies
         await harness.ask("DELETE", "/v1/steps")
         build_id, hold = await begun(harness, "web")
         *_, last = await chain(harness, build_id, 3)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from atoll.errors import AtollError, SandboxNotFoundError
 from atoll.protocol import AGENT_PORT
@@ -24,31 +25,25 @@ _ABSENT_S = 1.0
 _REMEMBERED_MOST = 4096
 
 
+@dataclass(eq=False, repr=False)
 class Neighbours:
     """What one sandbox reaches of another, which wakes for it. Reaches none before ``start`` and after ``close``.
 
     Args:
-        registry: The sandboxes.
-        dialling: Connects to the other one.
-        wakes: Wakes it.
-        tasks: Owner of a wake, for which all wait who want it.
         boot_s: The clock.
     """
 
-    def __init__(
-        self, registry: Registry, dialling: Dialling, wakes: Wakes, tasks: Tasks, boot_s: Callable[[], float]
-    ) -> None:
-        self._registry = registry
-        self._dialling = dialling
-        self._wakes = wakes
-        self._tasks = tasks
-        self._boot_s = boot_s
-        self._is_open = False
-        self._turns = Turns(_AT_ONCE)
-        self._waking: dict[str, asyncio.Task[object]] = {}
-        # Until when, by the clock.
-        self._failed: dict[str, tuple[float, str]] = {}
-        self._absent: dict[tuple[str | None, str], float] = {}
+    registry: Registry
+    dialling: Dialling
+    wakes: Wakes
+    tasks: Tasks
+    boot_s: Callable[[], float]
+    _is_open: bool = field(default=False, init=False)
+    _turns: Turns = field(default_factory=lambda: Turns(_AT_ONCE), init=False)
+    _waking: dict[str, asyncio.Task[object]] = field(default_factory=dict, init=False)
+    # Until when, by the clock.
+    _failed: dict[str, tuple[float, str]] = field(default_factory=dict, init=False)
+    _absent: dict[tuple[str | None, str], float] = field(default_factory=dict, init=False)
 
     def start(self) -> None:
         """Begin: what an earlier supervisor had left half done is settled."""
@@ -77,19 +72,19 @@ class Neighbours:
         sandbox = self._find(team, ref)
         try:
             await self._awake(sandbox)
-            return await self._dialling.dial_for_guest(sandbox, port)
+            return await self.dialling.dial_for_guest(sandbox, port)
         except AtollError as error:
             raise ConnectionRefusedError(str(error)) from error
 
     def _find(self, team: str | None, ref: str) -> Sandbox:
         found = None
-        if self._absent.get((team, ref), 0.0) <= self._boot_s():
+        if self._absent.get((team, ref), 0.0) <= self.boot_s():
             with contextlib.suppress(SandboxNotFoundError):
-                found = self._registry.sandbox(ref)
+                found = self.registry.sandbox(ref)
         if found is None or found.row.team != team:
             if len(self._absent) >= _REMEMBERED_MOST:
                 self._absent.clear()
-            self._absent.setdefault((team, ref), self._boot_s() + _ABSENT_S)
+            self._absent.setdefault((team, ref), self.boot_s() + _ABSENT_S)
             # In the same words for one of another team: nobody learns which names others have.
             raise PermissionError(f"the team has no sandbox {ref}")
         self._absent.pop((team, ref), None)
@@ -100,11 +95,11 @@ class Neighbours:
         if sandbox.row.state == "running":
             return
         until_s, why = self._failed.get(sandbox.sandbox_id, (0.0, ""))
-        if until_s > self._boot_s():
+        if until_s > self.boot_s():
             raise ConnectionRefusedError(why)
         task = self._waking.get(sandbox.sandbox_id)
         if task is None:
-            task = self._waking[sandbox.sandbox_id] = self._tasks.spawn(self._wake(sandbox))
+            task = self._waking[sandbox.sandbox_id] = self.tasks.spawn(self._wake(sandbox))
             task.add_done_callback(lambda _: self._waking.pop(sandbox.sandbox_id))
         await asyncio.shield(task)
 
@@ -112,11 +107,11 @@ class Neighbours:
         before = sandbox.row.recovered
         async with self._turns.turn():
             try:
-                await self._wakes.use(sandbox)
+                await self.wakes.use(sandbox)
             except AtollError as error:
                 if len(self._failed) >= _REMEMBERED_MOST:
                     self._failed.clear()
-                self._failed[sandbox.sandbox_id] = (self._boot_s() + _FAILED_S, str(error))
+                self._failed[sandbox.sandbox_id] = (self.boot_s() + _FAILED_S, str(error))
                 raise
         self._failed.pop(sandbox.sandbox_id, None)
         if sandbox.row.recovered != before:

@@ -9,6 +9,7 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from atoll.errors import (
@@ -54,32 +55,27 @@ _Port = tuple[RunningMachine, int]
 _InTurn = Callable[[_Port, bool], contextlib.AbstractAsyncContextManager[None]]
 
 
+@dataclass(eq=False, repr=False)
 class _Queue:
     """Those who connect to a port of a machine in the order in which they came."""
 
-    def __init__(self) -> None:
-        self.turns = Turns(at_once=1, patience_s=_PATIENCE_S)
-        self.length = 0
+    turns: Turns = field(default_factory=lambda: Turns(at_once=1, patience_s=_PATIENCE_S), init=False)
+    length: int = field(default=0, init=False)
 
 
+@dataclass(eq=False, repr=False)
 class Dialling:
     """Connects to sandboxes, and wakes them first. Those who wait for a wake connect in the order in which they came.
 
     Args:
-        registry: The sandboxes.
-        wakes: Wakes them.
-        tasks: Owner of a wake, which continues if the client leaves.
         used: Is told of each sandbox that is used.
     """
 
-    def __init__(
-        self, registry: Registry, wakes: Wakes, tasks: Tasks, used: Callable[[Sandbox], None]
-    ) -> None:
-        self._registry = registry
-        self._wakes = wakes
-        self._tasks = tasks
-        self._used = used
-        self._queues: dict[_Port, _Queue] = {}
+    registry: Registry
+    wakes: Wakes
+    tasks: Tasks
+    used: Callable[[Sandbox], None]
+    _queues: dict[_Port, _Queue] = field(default_factory=dict, init=False)
 
     async def dial(self, request: DialRequest) -> tuple[DialAnswer, socket.socket]:
         """A connected socket for the caller, and the answer to send with it.
@@ -92,7 +88,7 @@ class Dialling:
             NotFoundError: Nothing listens on that port.
             DeadlineError: The guest did not answer in time.
         """
-        sandbox = self._registry.sandbox(request.sandbox)
+        sandbox = self.registry.sandbox(request.sandbox)
         before = sandbox.row.recovered
         connection = await self._reach(sandbox, request.port, self._in_order, request.within_s)
         now = sandbox.row.recovered
@@ -115,16 +111,16 @@ class Dialling:
         self, sandbox: Sandbox, port: int, in_turn: _InTurn, within_s: float | None
     ) -> socket.socket:
         """Wake a sandbox, and connect to it. ``within_s`` bounds only the connecting."""
-        self._used(sandbox)
+        self.used(sandbox)
         for _ in range(_TRIES):
             check_action("dial", sandbox.row.state, sandbox.sandbox_id)
             check_plugged("use", sandbox)
             running = sandbox.running
             waits = running is None or not _usable(sandbox, running)
             if running is None or waits:
-                running = await self._tasks.run(self._wakes.use(sandbox))
+                running = await self.tasks.run(self.wakes.use(sandbox))
             elif is_left(sandbox):
-                await self._tasks.run(self._wakes.keep(sandbox))
+                await self.tasks.run(self.wakes.keep(sandbox))
             try:
                 async with in_turn((running, port), waits):
                     connection = await self._connect(sandbox, running, port, _bound_s(running, within_s))
@@ -135,7 +131,7 @@ class Dialling:
                     raise
                 continue  # it has just been put to sleep, which also ends connections that are being made
             if _usable(sandbox, running):
-                self._used(sandbox)  # its wake may have taken longer than it may be idle
+                self.used(sandbox)  # its wake may have taken longer than it may be idle
                 sandbox.dialled = True
                 return connection
             # The sandbox has just been put to sleep, which ended this connection.
@@ -237,20 +233,19 @@ def _crashed(sandbox: Sandbox, running: RunningMachine) -> bool:
     return sandbox.row.state == "crashed" or (running.gone.is_set() and not running.leaving)
 
 
+@dataclass(eq=False, repr=False)
 class DialSocket:
     """Listens for clients of the dial socket.
 
     Args:
         path: The socket to listen on, accessible only to this user.
-        dialling: Makes the connections.
     """
 
-    def __init__(self, path: Path, dialling: Dialling) -> None:
-        self._path = path
-        self._dialling = dialling
-        self._clients: set[asyncio.Task[None]] = set()
-        self._listener: socket.socket | None = None
-        self._accepting: asyncio.Task[None] | None = None
+    path: Path
+    dialling: Dialling
+    _clients: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    _listener: socket.socket | None = field(default=None, init=False)
+    _accepting: asyncio.Task[None] | None = field(default=None, init=False)
 
     @property
     def clients(self) -> int:
@@ -259,7 +254,7 @@ class DialSocket:
 
     def start(self) -> None:
         """Start to listen. A socket that a dead supervisor left is replaced."""
-        self._listener = listen(self._path, socket.SOCK_SEQPACKET)
+        self._listener = listen(self.path, socket.SOCK_SEQPACKET)
         self._accepting = asyncio.create_task(self._accept(self._listener))
 
     async def aclose(self) -> None:
@@ -270,7 +265,7 @@ class DialSocket:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._listener is not None:
             self._listener.close()
-        self._path.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -296,7 +291,7 @@ class DialSocket:
     async def _answer(self, client: socket.socket, packet: bytes) -> None:
         loop = asyncio.get_running_loop()
         try:
-            answer, connection = await self._dialling.dial(decode_request(packet))
+            answer, connection = await self.dialling.dial(decode_request(packet))
         except Exception as error:  # whatever it is, the client must hear of it
             if not isinstance(error, AtollError):
                 _log.exception("a dial failed")

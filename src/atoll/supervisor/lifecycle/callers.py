@@ -7,6 +7,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from atoll.errors import AtollError, InvalidSpecError, SandboxNotFoundError, StateError
@@ -21,6 +22,7 @@ _TOKEN_CHARACTERS = 64
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class Caller:
     """Represents a client that asked for sandboxes, and may leave before it has them.
 
@@ -34,13 +36,12 @@ class Caller:
         over: Set when it was given none, or none of them is left.
     """
 
-    def __init__(self, token: str | None = None, made_by: str | None = None) -> None:
-        self.token = token
-        self.made_by = made_by
-        self.made: Sequence[str] = ()
-        self.is_served = False
-        self.over = asyncio.Event()
-        self._left = asyncio.Event()
+    token: str | None = None
+    made_by: str | None = None
+    made: Sequence[str] = field(default_factory=lambda: (), init=False)
+    is_served: bool = field(default=False, init=False)
+    over: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _left: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     @property
     def has_left(self) -> bool:
@@ -75,24 +76,21 @@ class Caller:
         return await asyncio.shield(work)
 
 
+@dataclass(eq=False, repr=False)
 class Callers:
     """Kills what was made for callers that left before they got it.
 
     Args:
-        registry: All sandboxes.
-        kills: Ends them.
-        tasks: Owner of the work that continues after a caller has left.
         now_s: A clock in seconds that never goes back.
     """
 
-    def __init__(self, registry: Registry, kills: Kills, tasks: Tasks, now_s: Callable[[], float]) -> None:
-        self._registry = registry
-        self._kills = kills
-        self._tasks = tasks
-        self._now_s = now_s
-        self._waiting: dict[str, Caller] = {}
-        # For a minute after an answer, its caller can still say that it was interrupted while reading it.
-        self._answered: OrderedDict[str, tuple[Caller, float]] = OrderedDict()
+    registry: Registry
+    kills: Kills
+    tasks: Tasks
+    now_s: Callable[[], float]
+    _waiting: dict[str, Caller] = field(default_factory=dict, init=False)
+    # For a minute after an answer, its caller can still say that it was interrupted while reading it.
+    _answered: OrderedDict[str, tuple[Caller, float]] = field(default_factory=OrderedDict, init=False)
 
     @asynccontextmanager
     async def waiting(self, caller: Caller) -> AsyncIterator[None]:
@@ -124,7 +122,7 @@ class Callers:
             return
         caller.leave()
         if caller.is_served:
-            self._tasks.spawn(self._undo(caller))
+            self.tasks.spawn(self._undo(caller))
 
     async def undo(self, token: str) -> None:
         """Do what ``leave`` does for the caller with this token, now or soon, and wait until nothing is left.
@@ -150,7 +148,7 @@ class Callers:
     async def _kill(self, made: Sequence[str]) -> None:
         for sandbox_id in made:
             try:
-                await self._kills.kill(self._registry.sandbox(sandbox_id))
+                await self.kills.kill(self.registry.sandbox(sandbox_id))
             except SandboxNotFoundError:
                 continue
             except (AtollError, OSError) as error:
@@ -166,7 +164,7 @@ class Callers:
         self._waiting[caller.token] = caller
 
     def _remember(self, token: str, caller: Caller) -> None:
-        now_s = self._now_s()
+        now_s = self.now_s()
         self._answered[token] = caller, now_s
         while len(self._answered) > _MOST or next(iter(self._answered.values()))[1] < now_s - _KEEP_S:
             self._answered.popitem(last=False)

@@ -8,6 +8,7 @@ import errno
 import logging
 import time
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,47 +59,28 @@ class CapturedState(msgspec.Struct, frozen=True):
     being_written: bool = False
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Checkpoints:
     """Captures sandboxes. The caller holds the sandbox's lock.
 
     Args:
-        registry: The sandboxes and snapshots.
-        paths: Where the files are.
-        programs: The engine and agent programs.
-        layers: The disks.
-        layer_gc: Erases layers that nothing needs.
-        running_machines: Knows whether machines can let go of their disks.
-        agents: Calls the guests' agents.
-        trash: Erases what is no longer needed.
         complete: Whether a layer can be stacked below another one, so that freezing saves a copy.
-        naps: Detaches a running sandbox from its disk for a moment, so that its layer can be frozen.
     """
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        paths: Paths,
-        programs: Programs,
-        layers: Layers,
-        layer_gc: LayerGC,
-        running_machines: RunningMachines,
-        agents: Agents,
-        trash: Trash,
-        complete: bool,
-        naps: Naps,
-    ) -> None:
-        self._registry = registry
-        self._paths = paths
-        self._programs = programs
-        self._layers = layers
-        self._layer_gc = layer_gc
-        self._running_machines = running_machines
-        self._agents = agents
-        self._trash = trash
-        self._complete = complete
-        self._naps = naps
-        self._memory = MemoryPlace(paths.forks, paths.forks_pages)
+    registry: Registry
+    paths: Paths
+    programs: Programs
+    layers: Layers
+    layer_gc: LayerGC
+    running_machines: RunningMachines
+    agents: Agents
+    trash: Trash
+    complete: bool
+    naps: Naps
+    _memory: MemoryPlace = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._memory = MemoryPlace(self.paths.forks, self.paths.forks_pages)
 
     async def capture(
         self,
@@ -127,10 +109,10 @@ class Checkpoints:
 
         Postcondition: on any exception neither the directory nor the layer is left.
         """
-        disk = self._paths.disk(sandbox.sandbox_id, sandbox.row.disk)
+        disk = self.paths.disk(sandbox.sandbox_id, sandbox.row.disk)
         freezes = await self._freezes(sandbox, disk, copy_most_bytes)
         # A machine from an older atoll runs in an engine that cannot report when copies may start.
-        is_current = sandbox.row.versions.engine == self._programs.current.engine
+        is_current = sandbox.row.versions.engine == self.programs.current.engine
         on_disk = flushed or freezes or sandbox.row.engine_disk or sandbox.row.state == "suspended"
         if in_memory and is_current and not on_disk:
             capture = await self._into_memory(sandbox, into.name, disk, layer_id)
@@ -142,7 +124,7 @@ class Checkpoints:
                 await self._link(sandbox, into)
                 if sandbox.row.engine_disk:
                     return CapturedState(into, None, (), 0.0)
-                if self._complete:
+                if self.complete:
                     return await self._frozen(sandbox, into, disk)
             if sandbox.row.engine_disk:
                 return CapturedState(into, None, (), await self._of_machine(sandbox, into))
@@ -159,18 +141,18 @@ class Checkpoints:
 
         ``copy_most_bytes`` is as in ``capture``.
         """
-        into, layer_id = self._paths.snapshots / f"fork-{new_id()}", new_id()
+        into, layer_id = self.paths.snapshots / f"fork-{new_id()}", new_id()
         try:
             with contextlib.ExitStack() as held:
-                held.enter_context(self._registry.pins.during(into.name, layer_id))
+                held.enter_context(self.registry.pins.during(into.name, layer_id))
                 held.callback(self.forget, into)
                 capture = await self.capture(
                     sandbox, into, layer_id, copy_most_bytes=copy_most_bytes, flushed=False, in_memory=False
                 )
-                held.enter_context(self._registry.pins.during(*capture.stack))
+                held.enter_context(self.registry.pins.during(*capture.stack))
                 yield capture
         finally:
-            await to_the_end(self._layer_gc.collect(wait=False))
+            await to_the_end(self.layer_gc.collect(wait=False))
 
     async def written(self, sandbox: Sandbox, capture: CapturedState) -> None:
         """Return when a capture is completely written. Until then, no copy of it may be reported to a client.
@@ -191,9 +173,9 @@ class Checkpoints:
 
     def forget(self, into: Path) -> None:
         """Erase what ``capture`` has written, also in memory. Copies keep the parts that they need."""
-        paths = self._paths
+        paths = self.paths
         for path in (into, paths.forks / into.name, paths.forks_pages / into.name):
-            self._trash.take(path)
+            self.trash.take(path)
 
     async def assert_lives(self, sandbox: Sandbox) -> None:
         """Check that the guest of a captured sandbox goes on.
@@ -208,21 +190,21 @@ class Checkpoints:
             return
         running = sandbox.require_running()
         try:
-            await running.alive(self._agents.ready(running.link), sandbox.sandbox_id)
+            await running.alive(self.agents.ready(running.link), sandbox.sandbox_id)
         except (SandboxCrashedError, SandboxNotFoundError):
             raise
         except (AtollError, OSError) as error:
             _log.warning("sandbox %s does not answer after its checkpoint: %s", sandbox.sandbox_id, error)
 
     async def _link(self, sandbox: Sandbox, into: Path) -> None:
-        await asyncio.to_thread(link_files, self._paths.checkpoint(sandbox.sandbox_id), into)
+        await asyncio.to_thread(link_files, self.paths.checkpoint(sandbox.sandbox_id), into)
 
     async def _freezes(self, sandbox: Sandbox, disk: Path, copy_most_bytes: int) -> bool:
-        if not self._complete or sandbox.row.engine_disk or sandbox.row.state != "running":
+        if not self.complete or sandbox.row.engine_disk or sandbox.row.state != "running":
             return False
-        if not self._running_machines.can_step_off(sandbox.row.versions):
+        if not self.running_machines.can_step_off(sandbox.row.versions):
             return False
-        return await asyncio.to_thread(self._layers.outgrows, disk, copy_most_bytes)
+        return await asyncio.to_thread(self.layers.outgrows, disk, copy_most_bytes)
 
     async def _frozen_below(
         self, sandbox: Sandbox, into: Path, disk: Path, *, flushed: bool
@@ -236,7 +218,7 @@ class Checkpoints:
         if flushed:
             # Anything that waits for the disk while the guest is frozen would also wait for all of this.
             await asyncio.to_thread(sync_tree, disk)
-        capture, stopped_ms = await self._naps.off_disk(sandbox, freeze)
+        capture, stopped_ms = await self.naps.off_disk(sandbox, freeze)
         # The stack may have been shortened in the meantime.
         return CapturedState(into, capture.layer_id, sandbox.row.stack, stopped_ms)
 
@@ -244,13 +226,13 @@ class Checkpoints:
         self, sandbox: Sandbox, into: Path, disk: Path, *, durable: bool = True
     ) -> CapturedState:
         """Turn a sleeping sandbox's writable layer into the layer, without a copy, and give it a new one."""
-        layers, old_stack = self._layers, sandbox.row.stack
-        async with self._layer_gc.lock:
+        layers, old_stack = self.layers, sandbox.row.stack
+        async with self.layer_gc.lock:
             try:
                 # Not cut short: nothing may undo this or mount the disk while a thread still moves files.
                 layer_id = await to_the_end(asyncio.to_thread(layers.freeze, disk))
                 stack = (layer_id, *old_stack)
-                await self._registry.change(sandbox, durable=durable, stack=stack)
+                await self.registry.change(sandbox, durable=durable, stack=stack)
             except BaseException:
                 await to_the_end(asyncio.to_thread(layers.undo_unknown_freeze, disk, old_stack))
                 raise
@@ -293,14 +275,14 @@ class Checkpoints:
     async def _copied(
         self, sandbox: Sandbox, into: Path, disk: Path, layer_id: str, *, pages: Path | None = None
     ) -> CapturedState:
-        copy = self._layers.copy(disk, layer_id)
+        copy = self.layers.copy(disk, layer_id)
         stopped_ms, whole = 0.0, True
         try:
             if sandbox.row.state == "suspended":
                 await copy.last()
             else:
                 running = sandbox.require_running()
-                if await asyncio.to_thread(self._layers.outgrows, disk, _AT_ONCE_BYTES):
+                if await asyncio.to_thread(self.layers.outgrows, disk, _AT_ONCE_BYTES):
                     await running.alive(copy.first(), sandbox.sandbox_id)
                 paused = sandbox.row.state == "paused"
                 work = self._of_running(running, into, copy, paused=paused, pages=pages)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError, StateError
@@ -22,42 +23,27 @@ Report = Callable[[Progress], None]
 _AWAKE = ("running", "paused")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Drains:
     """Drains the home, and ends that.
 
     Args:
-        registry: The sandboxes.
-        gate: Refuses what would make sandboxes run, and remembers which ran.
-        suspends: Puts them to sleep.
-        wakes: Wakes them.
-        tasks: Owner of the work, which goes on if the client leaves.
         unix_s: Returns Unix seconds.
         at_once: How many are suspended or woken at the same time.
     """
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        gate: DrainGate,
-        suspends: Suspends,
-        wakes: Wakes,
-        tasks: Tasks,
-        unix_s: Callable[[], float],
-        at_once: int,
-    ) -> None:
-        self._registry = registry
-        self._gate = gate
-        self._suspends = suspends
-        self._wakes = wakes
-        self._tasks = tasks
-        self._unix_s = unix_s
-        self._at_once = at_once
-        self._turn = asyncio.Lock()
+    registry: Registry
+    gate: DrainGate
+    suspends: Suspends
+    wakes: Wakes
+    tasks: Tasks
+    unix_s: Callable[[], float]
+    at_once: int
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     def info(self) -> DrainInfo:
         """Whether the home is drained, since when, and what will run again."""
-        record = self._gate.record
+        record = self.gate.record
         if record is None or record.ending:
             return DrainInfo(drained=False)
         return DrainInfo(drained=True, since=record.since, sandboxes=list(record.sandboxes))
@@ -74,12 +60,12 @@ class Drains:
             OSError: The drain could not be stored; then nothing was done.
         """
         async with self._turn:
-            await self._gate.close(self._unix_s())
+            await self.gate.close(self.unix_s())
             pass_ = _Pass(report)
             try:
                 async with asyncio.timeout(timeout_s):
                     while await self._suspend_awake(pass_):
-                        await self._gate.wait_until_empty()
+                        await self.gate.wait_until_empty()
             except TimeoutError:
                 for sandbox in self._awake(pass_):
                     pass_.failed[sandbox.sandbox_id] = f"it was not asleep within {timeout_s:g} s"
@@ -97,27 +83,27 @@ class Drains:
             OSError: The end could not be stored; then nothing was done.
         """
         async with self._turn:
-            ids = set(await self._gate.open())
+            ids = set(await self.gate.open())
             sleeping = [
                 one
-                for one in self._registry.sandboxes()
+                for one in self.registry.sandboxes()
                 if one.sandbox_id in ids and one.row.state not in _AWAKE
             ]
             pass_ = _Pass(report)
             pass_.expect(sleeping)
-            await self._each(sleeping, lambda one: self._wakes.resume(one, by_hand=False), pass_, "waking")
-            await self._gate.forget()
+            await self._each(sleeping, lambda one: self.wakes.resume(one, by_hand=False), pass_, "waking")
+            await self.gate.forget()
             return UndrainReport(woken=pass_.done, failed=pass_.failed)
 
     def go_on(self) -> None:
         """Wake the rest of a drain that an earlier supervisor was ending."""
-        if self._gate.record is not None and self._gate.record.ending:
-            self._tasks.spawn(self.end(lambda _: None))
+        if self.gate.record is not None and self.gate.record.ending:
+            self.tasks.spawn(self.end(lambda _: None))
 
     def _awake(self, pass_: _Pass) -> list[Sandbox]:
         return [
             one
-            for one in self._registry.sandboxes()
+            for one in self.registry.sandboxes()
             if (one.row.state in _AWAKE or one.row.relayering) and one.sandbox_id not in pass_.failed
         ]
 
@@ -125,10 +111,10 @@ class Drains:
         """Suspend what is awake now. Returns whether there was anything, so that there may be more."""
         awake = self._awake(pass_)
         if not awake:
-            await self._gate.wait_until_empty()
+            await self.gate.wait_until_empty()
             awake = self._awake(pass_)
         # First: what runs is known as long as it is awake.
-        await self._gate.remember(
+        await self.gate.remember(
             one.sandbox_id for one in awake if one.row.state != "paused" and one.unplugged is None
         )
         pass_.expect(awake)
@@ -136,7 +122,7 @@ class Drains:
         return bool(awake)
 
     async def _suspend(self, sandbox: Sandbox) -> None:
-        await self._suspends.suspend(sandbox)
+        await self.suspends.suspend(sandbox)
         if sandbox.row.relayering:  # its memory, which was to be there for a moment, may not outlive the host
             raise StateError(
                 "it is still to run again after an operation that was cut short",
@@ -150,13 +136,13 @@ class Drains:
         pass_: _Pass,
         step: str,
     ) -> None:
-        slots = asyncio.Semaphore(self._at_once)
+        slots = asyncio.Semaphore(self.at_once)
 
         async def one(sandbox: Sandbox) -> None:
             async with slots:
                 pass_.tell(step)
                 try:
-                    await self._tasks.run(do(sandbox))  # type: ignore[arg-type]
+                    await self.tasks.run(do(sandbox))  # type: ignore[arg-type]
                     pass_.done.append(sandbox.sandbox_id)
                 except (AtollError, OSError) as error:
                     pass_.failed[sandbox.sandbox_id] = str(error)
@@ -167,14 +153,14 @@ class Drains:
                 group.create_task(one(sandbox))
 
 
+@dataclass(eq=False, repr=False)
 class _Pass:
     """How far it has come."""
 
-    def __init__(self, report: Report) -> None:
-        self._report = report
-        self._total: set[str] = set()
-        self.done: list[str] = []
-        self.failed: dict[str, str] = {}
+    report: Report
+    _total: set[str] = field(default_factory=set, init=False)
+    done: list[str] = field(default_factory=list, init=False)
+    failed: dict[str, str] = field(default_factory=dict, init=False)
 
     def expect(self, sandboxes: list[Sandbox]) -> None:
         """Count these too."""
@@ -183,4 +169,4 @@ class _Pass:
     def tell(self, step: str) -> None:
         """Report how many are done."""
         done = len(self.done) + len(self.failed)
-        self._report(Progress(step=step, done=done, total=len(self._total), unit="sandboxes"))
+        self.report(Progress(step=step, done=done, total=len(self._total), unit="sandboxes"))

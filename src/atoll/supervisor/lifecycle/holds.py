@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
@@ -21,32 +22,26 @@ BEAT_S = 20.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class Holds:
-    """Notes which sandboxes are held. ``LeaseExpiry`` ends those that were left behind.
+    """Notes which sandboxes are held. ``LeaseExpiry`` ends those that were left behind."""
 
-    Args:
-        registry: The sandboxes.
-        leases: Computes when those that were left are due.
-        tasks: Owner of what is done after a client has gone.
-    """
-
-    def __init__(self, registry: Registry, leases: Leases, tasks: Tasks) -> None:
-        self._registry = registry
-        self._leases = leases
-        self._tasks = tasks
-        self._over = asyncio.Event()
+    registry: Registry
+    leases: Leases
+    tasks: Tasks
+    _over: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     @property
     def waiting(self) -> bool:
         """Whether a client holds a sandbox, or one that was left is to be erased."""
-        sandboxes = self._registry.sandboxes()
+        sandboxes = self.registry.sandboxes()
         return any(sandbox.holders or sandbox.row.left_boot_s is not None for sandbox in sandboxes)
 
     async def start(self) -> None:
         """Begin: those whose clients held them under an earlier supervisor have time to come back."""
-        for sandbox in self._registry.sandboxes():
+        for sandbox in self.registry.sandboxes():
             if sandbox.row.is_bound and sandbox.row.left_boot_s is None:
-                await self._registry.change(sandbox, **self._leases.left_now())
+                await self.registry.change(sandbox, **self.leases.left_now())
 
     def close(self) -> None:
         """End the calls that hold sandboxes. What they hold is not left behind by that."""
@@ -77,13 +72,13 @@ class Holds:
         finally:
             sandbox.holders -= 1
             if not self._over.is_set() and not sandbox.holders and sandbox.row.is_bound:
-                self._tasks.spawn(self._leave(sandbox))
+                self.tasks.spawn(self._leave(sandbox))
 
     async def _keep_locked(self, sandbox: Sandbox, *, binds: bool) -> None:
         row = sandbox.row
         left = row.left_boot_s is not None
         if row.state != "killed" and (left or (binds and not row.is_bound)):
-            await self._registry.change(sandbox, is_bound=row.is_bound or binds, **NOT_LEFT)
+            await self.registry.change(sandbox, is_bound=row.is_bound or binds, **NOT_LEFT)
         # a client that only looks at it leaves it again, but who uses it while it is held like that keeps it
         sandbox.was_left = not binds and (left or sandbox.was_left)
 
@@ -92,7 +87,7 @@ class Holds:
             async with sandbox.lock:
                 row = sandbox.row
                 if row.is_bound and row.left_boot_s is None and row.state != "killed" and not sandbox.holders:
-                    await self._registry.change(sandbox, **self._leases.left_now())
+                    await self.registry.change(sandbox, **self.leases.left_now())
                     sandbox.was_left = False
         except AtollError as error:
             _log.warning("cannot note that sandbox %s was left behind: %s", sandbox.sandbox_id, error)

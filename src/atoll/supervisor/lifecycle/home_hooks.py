@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -36,21 +37,20 @@ class _Told(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, str]
 
 
+@dataclass(eq=False, repr=False)
 class HomeHooks:
     """The hooks of a home: executable files in ``before-suspend.d`` and ``after-wake.d``.
 
     Args:
         directory: Where both are.
-        tasks: Owner of those that run after a wake.
         bound_s: Seconds that all hooks of one event may take together.
     """
 
-    def __init__(self, directory: Path, tasks: Tasks, bound_s: float = HOOKS_S) -> None:
-        self._directory = directory
-        self._tasks = tasks
-        self._bound_s = bound_s
-        self._woken: dict[str, asyncio.Task[None]] = {}
-        self._hung_until_s = 0.0
+    directory: Path
+    tasks: Tasks
+    bound_s: float = HOOKS_S
+    _woken: dict[str, asyncio.Task[None]] = field(default_factory=dict, init=False)
+    _hung_until_s: float = field(default=0.0, init=False)
 
     async def before_suspend(self, row: SandboxRow, why: str) -> None:
         """Run those before a suspend. What they do, or fail to do, stops no suspend.
@@ -69,7 +69,7 @@ class HomeHooks:
         if self._hooks("after-wake"):
             sandbox_id = row.sandbox_id
             work = self._after(self._woken.get(sandbox_id), "after-wake", row, why)
-            self._woken[sandbox_id] = task = self._tasks.spawn(work)
+            self._woken[sandbox_id] = task = self.tasks.spawn(work)
             task.add_done_callback(lambda _: self._forget(sandbox_id, task))
 
     def _forget(self, sandbox_id: str, task: asyncio.Task[None]) -> None:
@@ -97,7 +97,7 @@ class HomeHooks:
             metadata=row.metadata,
         )
         line = msgspec.json.encode(told) + b"\n"
-        end_s = loop.time() + self._bound_s
+        end_s = loop.time() + self.bound_s
         for path in hooks:
             left_s = end_s - loop.time()
             if left_s <= 0:
@@ -122,7 +122,7 @@ class HomeHooks:
     def _hooks(self, event: Event) -> list[Path]:
         """The executable files by name, without hidden ones."""
         try:
-            found = sorted((self._directory / f"{event}.d").iterdir())
+            found = sorted((self.directory / f"{event}.d").iterdir())
         except OSError:
             return []
         return [

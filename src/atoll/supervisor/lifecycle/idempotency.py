@@ -7,6 +7,7 @@ import hashlib
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -30,17 +31,13 @@ def idempotency_of(spec: SandboxSpec) -> Idempotency | None:
     return Idempotency(key=spec.idempotency_key, digest=hashlib.sha256(text).hexdigest())
 
 
+@dataclass(eq=False, repr=False)
 class KeyedRequests:
-    """Makes requests with the same key wait for each other, and finds what an earlier one made.
+    """Makes requests with the same key wait for each other, and finds what an earlier one made."""
 
-    Args:
-        registry: The sandboxes.
-    """
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-        self._locks: dict[_Name, asyncio.Lock] = {}
-        self._users: Counter[_Name] = Counter()
+    registry: Registry
+    _locks: dict[_Name, asyncio.Lock] = field(default_factory=dict, init=False)
+    _users: Counter[_Name] = field(default_factory=Counter, init=False)
 
     @asynccontextmanager
     async def turn(self, spec: SandboxSpec) -> AsyncIterator[Sandbox | None]:
@@ -67,7 +64,7 @@ class KeyedRequests:
                 del self._users[name], self._locks[name]
 
     async def _earlier(self, team: str | None, asked: Idempotency) -> Sandbox | None:
-        for sandbox in self._registry.sandboxes():
+        for sandbox in self.registry.sandboxes():
             had = sandbox.row.idempotency
             if had is None or had.key != asked.key or sandbox.row.team != team:
                 continue

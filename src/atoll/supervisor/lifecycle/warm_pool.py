@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
@@ -28,40 +29,29 @@ def missing(size: int, warm: int, making: int) -> int:
     return max(0, size - warm - making)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class WarmPool:
     """Keeps ``size`` warm machines with default limits for each of the four images used last.
 
     Args:
-        machines: Makes and discards the machines.
-        prestarted_machines: Machines that the pool ends too while the host's memory is short.
-        tasks: Owner of the refilling.
         size: Machines for each image; 0 keeps none.
         memory: Reports the host's memory.
     """
 
-    def __init__(
-        self,
-        *,
-        machines: WarmMachines,
-        prestarted_machines: PrestartedMachines,
-        tasks: Tasks,
-        size: int,
-        memory: Callable[[], HostMemory],
-    ) -> None:
-        self._machines = machines
-        self._prestarted_machines = prestarted_machines
-        self._tasks = tasks
-        self._size = size
-        self._memory = memory
-        self._warm: dict[str, list[Warm]] = {}
-        self._making: dict[str, int] = {}
-        self._used: dict[str, None] = {}
-        self._made = asyncio.Event()
-        self._closed = False
+    machines: WarmMachines
+    prestarted_machines: PrestartedMachines
+    tasks: Tasks
+    size: int
+    memory: Callable[[], HostMemory]
+    _warm: dict[str, list[Warm]] = field(default_factory=dict, init=False)
+    _making: dict[str, int] = field(default_factory=dict, init=False)
+    _used: dict[str, None] = field(default_factory=dict, init=False)
+    _made: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _closed: bool = field(default=False, init=False)
 
     def start(self) -> None:
         """Start to watch the host's memory."""
-        self._tasks.watch(self._looking())
+        self.tasks.watch(self._looking())
 
     def ids(self) -> set[str]:
         """The sandbox ids that are reserved for warm machines."""
@@ -72,7 +62,7 @@ class WarmPool:
         ready = self._warm.get(digest, [])
         while ready:
             warm = ready.pop(0)
-            if self._machines.is_usable(warm):
+            if self.machines.is_usable(warm):
                 return warm
             await self.discard(warm)
         return None
@@ -87,17 +77,17 @@ class WarmPool:
         while len(self._used) > _IMAGES_MOST:
             oldest = next(iter(self._used))
             del self._used[oldest]
-            self._tasks.spawn(self.forget(oldest))
+            self.tasks.spawn(self.forget(oldest))
         self._fill(digest)
 
     def _fill(self, digest: str) -> None:
         for _ in range(self._missing(digest)):
             self._making[digest] = self._making.get(digest, 0) + 1
-            self._tasks.watch(self._make_soon(digest))
+            self.tasks.watch(self._make_soon(digest))
 
     async def discard(self, warm: Warm) -> None:
         """End a warm machine and erase its disk."""
-        await self._machines.discard(warm)
+        await self.machines.discard(warm)
 
     async def drain(self) -> None:
         """End all warm machines."""
@@ -125,15 +115,15 @@ class WarmPool:
     def _missing(self, digest: str) -> int:
         if self._closed:
             return 0
-        return missing(self._size, len(self._warm.get(digest, ())), self._making.get(digest, 0))
+        return missing(self.size, len(self._warm.get(digest, ())), self._making.get(digest, 0))
 
     async def _make_soon(self, digest: str) -> None:
         try:
             await asyncio.sleep(_REFILL_PAUSE_S)
             # Not earlier: the caller that has just taken a machine would wait for this check.
-            if self._memory().room_bytes < 0:
+            if self.memory().room_bytes < 0:
                 return
-            warm = await self._machines.make(digest)
+            warm = await self.machines.make(digest)
             if self._closed:
                 await to_the_end(self.discard(warm))
             else:
@@ -156,9 +146,9 @@ class WarmPool:
 
     async def look_after_memory(self) -> None:
         """End all warm machines while the host's memory is short; otherwise make those that are missing."""
-        if self._memory().room_bytes < 0:
+        if self.memory().room_bytes < 0:
             await self.drain()
-            await self._prestarted_machines.drain()
+            await self.prestarted_machines.drain()
         else:
             for digest in self._warm.keys() & self._used.keys():
                 self._fill(digest)

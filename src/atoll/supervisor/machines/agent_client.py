@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from atoll import guest
@@ -60,6 +61,7 @@ class _Answer(NamedTuple):
     moved_bytes: int
 
 
+@dataclass(eq=False, repr=False)
 class Agents:
     """Calls guest agents over HTTP, with one connection for each call.
 
@@ -67,8 +69,7 @@ class Agents:
         timeout_s: Time limit of each call.
     """
 
-    def __init__(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
+    timeout_s: float
 
     async def ready(self, link: Dials) -> None:
         """Return when the agent answers.
@@ -76,7 +77,7 @@ class Agents:
         Raises:
             DeadlineError: The agent did not answer in time.
         """
-        await self._until_answered(link, guest.health(), self._timeout_s)
+        await self._until_answered(link, guest.health(), self.timeout_s)
 
     async def answers(self, link: Dials) -> int:
         """Ask the agent once whether it is there. Returns how many bytes the exchange took.
@@ -97,7 +98,7 @@ class Agents:
             AgentError: The agent refused.
             DeadlineError: The agent did not answer in time.
         """
-        await self._until_answered(link, guest.init(wanted), self._timeout_s + _RESTORED_S)
+        await self._until_answered(link, guest.init(wanted), self.timeout_s + _RESTORED_S)
 
     async def init(self, link: Dials, wanted: GuestInit) -> None:
         """Apply ``wanted`` to the guest.
@@ -233,7 +234,7 @@ class Agents:
         _accepted(answer)
 
     async def _call(self, link: Dials, request: GuestRequest, *, head_only: bool = False) -> bytes:
-        async with _bounded(request.target, self._timeout_s):
+        async with _bounded(request.target, self.timeout_s):
             try:
                 return _accepted(await self._exchange(link, request, head_only))
             except OSError as error:
@@ -243,7 +244,7 @@ class Agents:
                 raise AgentError(f"the guest agent cannot be reached: {error}") from None
 
     async def _exchange(self, link: Dials, request: GuestRequest, head_only: bool = False) -> _Answer:
-        connection = await link.dial(AGENT_PORT, self._timeout_s)
+        connection = await link.dial(AGENT_PORT, self.timeout_s)
         with connection:
             return await _exchange(connection, request, head_only)
 

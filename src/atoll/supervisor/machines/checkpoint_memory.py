@@ -6,6 +6,7 @@ import contextlib
 import logging
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -32,6 +33,7 @@ class MemoryRoom(msgspec.Struct, frozen=True):
     pages: Path
 
 
+@dataclass(eq=False, repr=False)
 class MemoryPlace:
     """Provides room in memory for temporary checkpoints if the host has much free memory.
 
@@ -44,10 +46,9 @@ class MemoryPlace:
             pages. But if the host reclaims free memory, one takes 10 ms, too long for a file of a few bytes.
     """
 
-    def __init__(self, directory: Path, pages: Path) -> None:
-        self._directory = directory
-        self._pages = pages
-        self._promised: dict[str, int] = {}
+    directory: Path
+    pages: Path
+    _promised: dict[str, int] = field(default_factory=dict, init=False)
 
     @contextlib.contextmanager
     def room(self, name: str, memory_bytes: int | None) -> Iterator[MemoryRoom | None]:
@@ -62,9 +63,9 @@ class MemoryPlace:
 
     def _make(self, name: str, memory_bytes: int) -> MemoryRoom | None:
         needed_bytes = memory_bytes + memory_bytes // 4 + _GROWTH_BYTES
-        room = MemoryRoom(self._directory / name, self._pages / name)
+        room = MemoryRoom(self.directory / name, self.pages / name)
         try:
-            if self._pages.stat().st_dev == self._pages.parent.stat().st_dev:
+            if self.pages.stat().st_dev == self.pages.parent.stat().st_dev:
                 return None
             if needed_bytes > self._room_bytes():
                 return None
@@ -81,6 +82,6 @@ class MemoryPlace:
         return room
 
     def _room_bytes(self) -> int:
-        memory, disk = read_memory(), shutil.disk_usage(self._pages)
+        memory, disk = read_memory(), shutil.disk_usage(self.pages)
         room_bytes = min(memory.available_bytes // _PART, memory.total_bytes // _PART - disk.used, disk.free)
         return room_bytes - sum(self._promised.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,21 +17,19 @@ if TYPE_CHECKING:
     from atoll.snapshots import ImageRoots, Layers
 
 
+@dataclass(eq=False, repr=False)
 class MachinePlans:
     """Mounts disks and makes plans for engines.
 
     Args:
         run: Where machines have their own directories.
-        programs: The guest agents' binaries.
-        layers: The disks.
-        image_roots: The roots of sandboxes whose disks the engine keeps.
     """
 
-    def __init__(self, run: Path, *, programs: Programs, layers: Layers, image_roots: ImageRoots) -> None:
-        self._run = run
-        self._programs = programs
-        self._layers = layers
-        self._image_roots = image_roots
+    run: Path
+    _: KW_ONLY
+    programs: Programs
+    layers: Layers
+    image_roots: ImageRoots
 
     def make(self, plan: RunPlan, machine_id: str, link: Link) -> MachinePlan:
         """Mount the disk, unless it is mounted, and say what to start on it. This blocks.
@@ -53,13 +52,13 @@ class MachinePlans:
             )
             for one in plan.volumes
         )
-        binds = (*agent_binds(self._programs, plan.versions), *volumes)
+        binds = (*agent_binds(self.programs, plan.versions), *volumes)
         # A machine from an older atoll runs in an engine that cannot refer to them.
-        is_current = plan.versions.engine == self._programs.current.engine
+        is_current = plan.versions.engine == self.programs.current.engine
         refers = is_current and not plan.engine_disk
         return MachinePlan(
             machine_id=machine_id,
-            state_dir=self._run / machine_id,
+            state_dir=self.run / machine_id,
             rootfs=self._image_root(plan, binds) if plan.engine_disk else self._root(plan),
             netns=link.netns,
             argv=AGENT_ARGV,
@@ -75,7 +74,7 @@ class MachinePlans:
         )
 
     def _root(self, plan: RunPlan) -> Path:
-        return self._layers.mount(plan.image, plan.stack, plan.disk)
+        return self.layers.mount(plan.image, plan.stack, plan.disk)
 
     def _image_root(self, plan: RunPlan, binds: tuple[Bind, ...]) -> Path:
         if len(plan.image) > 1:
@@ -84,7 +83,7 @@ class MachinePlans:
                 hint="delete it with `atoll image delete`, and pull it again",
             )
         changes_of(plan.disk).mkdir(mode=0o700, parents=True, exist_ok=True)
-        return self._image_roots.mount(plan.image[0], [bind.target for bind in binds], plan.disk)
+        return self.image_roots.mount(plan.image[0], [bind.target for bind in binds], plan.disk)
 
 
 def _there(volume: Path) -> Path:

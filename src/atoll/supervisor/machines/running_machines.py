@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Coroutine
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,7 @@ def _leads_to(state_dir: Path, console: Path) -> bool:
         return False
 
 
+@dataclass(eq=False, repr=False)
 class RunningMachines:
     """Starts and ends running machines.
 
@@ -64,35 +66,19 @@ class RunningMachines:
         run: Where machines have their own directories; a short path, because sockets are made there.
         sandboxes: Where sandboxes have their directories.
         engine: Returns the engine of a machine or checkpoint.
-        machine_plans: Mounts the disks, and makes the plans for engines.
-        layers: The disks.
-        agents: Calls guest agents.
-        prestarted_machines: The machine that is kept ready.
-        checksums: The checksums of checkpoints.
     """
 
-    def __init__(
-        self,
-        run: Path,
-        sandboxes: Path,
-        *,
-        engine: Callable[[Versions], Engine],
-        machine_plans: MachinePlans,
-        layers: Layers,
-        agents: Agents,
-        prestarted_machines: PrestartedMachines,
-        checksums: CheckpointChecksums,
-    ) -> None:
-        self._run = run
-        self._sandboxes = sandboxes
-        self._engine = engine
-        self._machine_plans = machine_plans
-        self._layers = layers
-        self._agents = agents
-        self.prestarted_machines = prestarted_machines
-        self._owned: dict[str, Path] = {}
-        self._stuck: dict[Path, Machine | PrestartedMachine] = {}
-        self._checksums = checksums
+    run: Path
+    sandboxes: Path
+    _: KW_ONLY
+    engine: Callable[[Versions], Engine]
+    machine_plans: MachinePlans
+    layers: Layers
+    agents: Agents
+    prestarted_machines: PrestartedMachines
+    checksums: CheckpointChecksums
+    _owned: dict[str, Path] = field(default_factory=dict, init=False)
+    _stuck: dict[Path, Machine | PrestartedMachine] = field(default_factory=dict, init=False)
 
     def machine_ids(self) -> set[str]:
         """The ids of machines that run, are being started, or are kept ready."""
@@ -127,17 +113,17 @@ class RunningMachines:
         except BaseException:
             if prestarted is not None:
                 await to_the_end(self._kill(prestarted, plan.disk))
-            await to_the_end(self._clear(plan.disk, self._run / machine_id))
+            await to_the_end(self._clear(plan.disk, self.run / machine_id))
             raise
         finally:
             if plan.checkpoint is not None:
                 self.prestarted_machines.expect(plan)
-        state_dir = self._run / machine_id
+        state_dir = self.run / machine_id
         running = RunningMachine(machine, link, plan.disk, state_dir)
         try:
             memory_bytes = (plan.limits.memory_mib or 0) << 20
             told = msgspec.structs.replace(wanted, memory_bytes=memory_bytes)
-            await running.alive(self._agents.first(link, told), plan.sandbox_id)
+            await running.alive(self.agents.first(link, told), plan.sandbox_id)
         except BaseException:
             await to_the_end(self.end(running))
             raise
@@ -147,7 +133,7 @@ class RunningMachines:
         self, plan: RunPlan, machine_plan: MachinePlan, link: Link, prestarted: PrestartedMachine | None
     ) -> Machine:
         """Start a machine, using the prestarted machine if there is one."""
-        engine = self._engine(plan.versions)
+        engine = self.engine(plan.versions)
         if prestarted is not None:
             machine = await self._restored(plan, machine_plan, link, prestarted)
             if machine is not None:
@@ -168,7 +154,7 @@ class RunningMachines:
             return None
         with uplink.socket:
             _claim(machine_plan.state_dir, self._console(plan.sandbox_id))
-            engine = self._engine(plan.versions)
+            engine = self.engine(plan.versions)
             assert isinstance(engine, Prestarting), "the engine has made the prestarted machine"
             try:
                 return await engine.restore(prestarted, machine_plan, uplink_of(uplink))
@@ -181,7 +167,7 @@ class RunningMachines:
         Without them it can be used, but not checked.
         """
         try:
-            await asyncio.to_thread(self._checksums.write, checkpoint)
+            await asyncio.to_thread(self.checksums.write, checkpoint)
         except OSError as error:
             _log.warning("cannot make checksums of the memory of sandbox %s: %s", sandbox_id, error)
 
@@ -189,7 +175,7 @@ class RunningMachines:
         """Start a machine. Meanwhile, check the memory that it is restored from against its checksums."""
         if checkpoint is None:
             return await start
-        check = asyncio.create_task(asyncio.to_thread(self._checksums.check, checkpoint, small=False))
+        check = asyncio.create_task(asyncio.to_thread(self.checksums.check, checkpoint, small=False))
         try:
             machine = await start
         except BaseException:
@@ -209,8 +195,8 @@ class RunningMachines:
 
         If it has ended, remove its remains and return None.
         """
-        state_dir = self._run / (row.machine_id or "")
-        machine = await self._engine(row.versions).adopt(row.machine or b"")
+        state_dir = self.run / (row.machine_id or "")
+        machine = await self.engine(row.versions).adopt(row.machine or b"")
         if machine is None:
             await self._clear(disk, state_dir)
             return None
@@ -219,18 +205,18 @@ class RunningMachines:
 
     async def end_lost(self, row: SandboxRow, disk: Path) -> None:
         """End the machine of a row that cannot be taken over, if it still runs."""
-        if machine := await self._engine(row.versions).adopt(row.machine or b""):
+        if machine := await self.engine(row.versions).adopt(row.machine or b""):
             await machine.kill()
-        await self._clear(disk, self._run / (row.machine_id or ""))
+        await self._clear(disk, self.run / (row.machine_id or ""))
 
     async def strays(self, plan: RunPlan) -> list[tuple[str, bytes]]:
         """Ids and records of running machines that a dead supervisor started for a sandbox and nothing owns.
 
         A machine that it only began to start does not run when this returns, and never will.
         """
-        engine, console = self._engine(plan.versions), self._console(plan.sandbox_id)
+        engine, console = self.engine(plan.versions), self._console(plan.sandbox_id)
         found = []
-        for state_dir in list(self._run.iterdir()) if self._run.is_dir() else ():
+        for state_dir in list(self.run.iterdir()) if self.run.is_dir() else ():
             if state_dir.name in self._owned or not _leads_to(state_dir, console):
                 continue
             record = await engine.started(state_dir.name, state_dir, plan.limits)
@@ -275,7 +261,7 @@ class RunningMachines:
             AtollError, OSError: The machine could not; it cannot be used any more.
         """
         await self._detaching(plan).detach_files(running.machine)
-        return await asyncio.to_thread(self._layers.leave, running.disk)
+        return await asyncio.to_thread(self.layers.leave, running.disk)
 
     async def step_on(self, running: RunningMachine, plan: RunPlan) -> None:
         """Undo ``step_off``, on a disk in the same place with the same files.
@@ -284,31 +270,29 @@ class RunningMachines:
             AtollError: The machine could not; it cannot be used any more.
         """
         machine_plan = await asyncio.to_thread(
-            self._machine_plans.make, plan, running.machine.machine_id, running.link
+            self.machine_plans.make, plan, running.machine.machine_id, running.link
         )
         await self._detaching(plan).attach_files(running.machine, machine_plan)
         running.limits_changed.set()  # its disk is measured again
 
     def _detaching(self, plan: RunPlan) -> DetachableFiles:
-        engine = self._engine(plan.versions)
+        engine = self.engine(plan.versions)
         if not isinstance(engine, DetachableFiles):
             raise UnsupportedError(f"machines of the engine {engine.name!r} keep their files")
         return engine
 
     def can_step_off(self, versions: Versions) -> bool:
         """Whether machines of these versions can let go of their disks, see ``step_off``."""
-        return isinstance(self._engine(versions), DetachableFiles)
+        return isinstance(self.engine(versions), DetachableFiles)
 
     def _prepare(self, plan: RunPlan, machine_id: str, link: Link) -> tuple[MachinePlan, bool]:
         """Mount the disk. Returns what to start on it, and whether its memory has checksums."""
-        has_checksums = plan.checkpoint is not None and self._checksums.check(plan.checkpoint, small=True)
-        machine_plan = self._machine_plans.make(plan, machine_id, link)
-        return msgspec.structs.replace(
-            machine_plan, growth=growth_at_start(self._layers, plan)
-        ), has_checksums
+        has_checksums = plan.checkpoint is not None and self.checksums.check(plan.checkpoint, small=True)
+        machine_plan = self.machine_plans.make(plan, machine_id, link)
+        return msgspec.structs.replace(machine_plan, growth=growth_at_start(self.layers, plan)), has_checksums
 
     def _console(self, sandbox_id: str) -> Path:
-        return self._sandboxes / sandbox_id / _CONSOLE  # one log for all machines of the sandbox
+        return self.sandboxes / sandbox_id / _CONSOLE  # one log for all machines of the sandbox
 
     def _make_state_dir(self, state_dir: Path, sandbox_id: str) -> None:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -316,7 +300,7 @@ class RunningMachines:
 
     async def _clear(self, disk: Path, state_dir: Path) -> None:
         try:
-            await asyncio.to_thread(self._layers.unmount, disk)
+            await asyncio.to_thread(self.layers.unmount, disk)
         except (AtollError, OSError) as error:
             _log.warning("cannot unmount %s: %s", disk, error)
         earlier = earlier_pages_of(disk, state_dir.name)

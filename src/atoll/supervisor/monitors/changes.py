@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 # A guest that waits uses 0.4 % of a processor for its clock and its agent, and the shortest command 0.1 s.
@@ -44,6 +45,7 @@ def has_grown(before: Reading, now: Reading) -> bool:
     return grown_bytes > _IDLE_BYTES or now.disk_bytes != before.disk_bytes
 
 
+@dataclass(eq=False, repr=False)
 class Turns:
     """When the next snapshot of a sandbox is due, in seconds of a clock that never jumps.
 
@@ -51,18 +53,17 @@ class Turns:
         since_s: When the last one was made, or its life began.
     """
 
-    def __init__(self, since_s: float) -> None:
-        self._since_s = since_s
-        self._least_s = 0.0
-        self._failures = 0
+    since_s: float
+    _least_s: float = field(default=0.0, init=False)
+    _failures: int = field(default=0, init=False)
 
     def is_due(self, every_s: float, now_s: float) -> bool:
         """Whether the time has passed."""
-        return now_s >= self._since_s + every_s and now_s >= self._least_s
+        return now_s >= self.since_s + every_s and now_s >= self._least_s
 
     def made(self, now_s: float, took_s: float = 0.0) -> None:
         """Note that there is one now."""
-        self._since_s, self._failures = now_s, 0
+        self.since_s, self._failures = now_s, 0
         self._least_s = now_s + took_s / _SHARE
 
     def failed(self, every_s: float, now_s: float) -> None:

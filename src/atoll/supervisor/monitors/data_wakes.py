@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -57,36 +58,27 @@ class _Sleeper:
         return (watched or self.waking is not None) and self.is_same_sleep
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DataWakes:
     """Wakes suspended sandboxes whose lifecycle has ``wake_on_data``.
 
     Args:
-        registry: The sandboxes.
-        tasks: Owner of the wakes.
         boot_s: A clock that never jumps.
         tell: Writes a line into a sandbox's log.
     """
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        tasks: Tasks,
-        boot_s: Callable[[], float],
-        tell: Callable[[str, str], None],
-    ) -> None:
-        self._registry = registry
-        self._tasks = tasks
-        self._boot_s = boot_s
-        self._tell = tell
-        self._wake: Wake | None = None
-        self._sleepers: dict[str, _Sleeper] = {}
-        self._turns = Turns(_AT_ONCE)
+    registry: Registry
+    tasks: Tasks
+    boot_s: Callable[[], float]
+    tell: Callable[[str, str], None]
+    _wake: Wake | None = field(default=None, init=False)
+    _sleepers: dict[str, _Sleeper] = field(default_factory=dict, init=False)
+    _turns: Turns = field(default_factory=lambda: Turns(_AT_ONCE), init=False)
 
     def start(self, wake: Wake) -> None:
         """Begin to wake those that get data, with ``wake``: also those that sleep since before this process."""
         self._wake = wake
-        for sandbox in self._registry.sandboxes():
+        for sandbox in self.registry.sandboxes():
             if sandbox.row.state == "suspended":
                 self.watch(sandbox)
 
@@ -107,7 +99,7 @@ class DataWakes:
         sleeper = self._sleepers.get(sandbox.sandbox_id)
         if sleeper is None:
             self._forget_gone()
-            sleeper = self._sleepers[sandbox.sandbox_id] = _Sleeper(sandbox, self._boot_s)
+            sleeper = self._sleepers[sandbox.sandbox_id] = _Sleeper(sandbox, self.boot_s)
         if sleeper.generation != row.generation and sleeper.waking is not None:
             sleeper.waking.cancel()  # the guest has got what it was for
             sleeper.waking = None
@@ -116,7 +108,7 @@ class DataWakes:
             link.guest.watch(partial(self._came, sleeper))
 
     def _came(self, sleeper: _Sleeper, source: str) -> None:
-        waking = sleeper.waking = self._tasks.watch(self._wake_up(sleeper, source))
+        waking = sleeper.waking = self.tasks.watch(self._wake_up(sleeper, source))
 
         def done(_: asyncio.Task[None]) -> None:
             if sleeper.waking is waking:
@@ -129,7 +121,7 @@ class DataWakes:
         sandbox, failures, forbidden = sleeper.sandbox, 0, False
         wait_s = sleeper.pace.wait_s()
         later = f"; it has woken often, so it wakes in {wait_s:.0f} s" if wait_s else ""
-        self._tell(sandbox.sandbox_id, f"data came from {source}{later}")
+        self.tell(sandbox.sandbox_id, f"data came from {source}{later}")
         while True:
             await self._pass(wait_s)
             try:
@@ -137,12 +129,12 @@ class DataWakes:
                     wake = self._wake
                     if wake is None or not sleeper.is_same_sleep:
                         return
-                    await self._tasks.run(wake(sandbox))
+                    await self.tasks.run(wake(sandbox))
                 sleeper.pace.take()
                 return
             except (DrainingError, QuotaError, HostMemoryError) as error:
                 if not forbidden:
-                    self._tell(sandbox.sandbox_id, f"wakes for its data later: {error}")
+                    self.tell(sandbox.sandbox_id, f"wakes for its data later: {error}")
                 wait_s, forbidden = _FORBIDDEN_S, True
             except (AtollError, OSError) as error:
                 if not sleeper.is_same_sleep:  # it has crashed, is unplugged, or was killed
@@ -155,12 +147,12 @@ class DataWakes:
 
     async def _pass(self, wait_s: float) -> None:
         """Return when so many seconds have passed, also while the host slept."""
-        until_s = self._boot_s() + wait_s
-        while self._boot_s() < until_s:  # noqa: ASYNC110 - the clock has no event
+        until_s = self.boot_s() + wait_s
+        while self.boot_s() < until_s:  # noqa: ASYNC110 - the clock has no event
             await asyncio.sleep(_LOOK_S)
 
     def _forget_gone(self) -> None:
         """Forget sandboxes that are gone, before there is one more."""
-        known = {sandbox.sandbox_id for sandbox in self._registry.sandboxes()}
+        known = {sandbox.sandbox_id for sandbox in self.registry.sandboxes()}
         for gone in self._sleepers.keys() - known:
             del self._sleepers[gone]

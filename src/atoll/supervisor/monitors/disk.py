@@ -8,6 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from atoll.engines import DiskBudget
@@ -31,34 +32,24 @@ _AGAIN_S = 5.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class DiskMonitor:
     """Measures a running machine's disk whenever its kernel asks, and tells it how much may be added.
 
     Args:
-        running: The machine to watch.
-        budget: The same machine, which holds what it is told.
-        layers: Measures disks.
         limits: Returns the sandbox's current limits.
         seldom: Whether its limit is now the default one, which most sandboxes never come near.
     """
 
-    def __init__(
-        self,
-        running: RunningMachine,
-        budget: DiskBudget,
-        layers: Layers,
-        limits: Callable[[], Limits],
-        seldom: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self._running = running
-        self._budget = budget
-        self._layers = layers
-        self._limits = limits
-        self._seldom = seldom
-        self._wanted = asyncio.Event()
-        self._limited = False
-        self._often = False
-        self._took_s = 0.0
+    running: RunningMachine
+    budget: DiskBudget
+    layers: Layers
+    limits: Callable[[], Limits]
+    seldom: Callable[[], bool] = lambda: False
+    _wanted: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _limited: bool = field(default=False, init=False)
+    _often: bool = field(default=False, init=False)
+    _took_s: float = field(default=0.0, init=False)
 
     async def run(self) -> None:
         """Watch until the machine ends."""
@@ -70,7 +61,7 @@ class DiskMonitor:
                 # Without this watch no limit would be enforced, and deleted files would never become free
                 # space.
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._running.limits_changed.wait(), _AGAIN_S)
+                    await asyncio.wait_for(self.running.limits_changed.wait(), _AGAIN_S)
         finally:
             loop.remove_reader(event_fd)
             os.close(event_fd)
@@ -80,10 +71,10 @@ class DiskMonitor:
         try:
             await self._watching(event_fd)
         except (AtollError, OSError) as error:
-            if self._running.gone.is_set():
+            if self.running.gone.is_set():
                 return True
-            if not self._running.leaving:  # otherwise it may be between two disks
-                machine_id = self._running.machine.machine_id
+            if not self.running.leaving:  # otherwise it may be between two disks
+                machine_id = self.running.machine.machine_id
                 _log.warning("the disk of machine %s will be measured again soon: %s", machine_id, error)
         return False
 
@@ -94,7 +85,7 @@ class DiskMonitor:
 
     async def _watching(self, event_fd: int) -> None:
         given: int | None = event_fd
-        if self._seldom() and await self._budget.watch_disk(event_fd):
+        if self.seldom() and await self.budget.watch_disk(event_fd):
             self._limited, self._often, given = True, False, None
             await self._any_wish()
         while True:
@@ -106,18 +97,18 @@ class DiskMonitor:
                 await asyncio.wait_for(self._any_wish(), _LOOK_S if self._often else None)
 
     async def _any_wish(self) -> None:
-        changed = asyncio.ensure_future(self._running.limits_changed.wait())
+        changed = asyncio.ensure_future(self.running.limits_changed.wait())
         wanted = asyncio.ensure_future(self._wanted.wait())
         try:
             await asyncio.wait({changed, wanted}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             changed.cancel()
             wanted.cancel()
-        self._running.limits_changed.clear()
+        self.running.limits_changed.clear()
 
     async def _renew(self, event_fd: int | None) -> bool:
         """Measure the disk and tell the guest's kernel. Returns whether the kernel was told any limit."""
-        limits, budget = self._limits(), self._budget
+        limits, budget = self.limits(), self.budget
         if limits.disk_mib is None and limits.files is None:
             if self._limited:
                 await budget.limit_growth(None)
@@ -127,11 +118,11 @@ class DiskMonitor:
         use = await asyncio.to_thread(self._measured)
         growth = growth_left(limits, use)
         await budget.limit_growth(growth, event_fd)
-        self._limited, self._often = True, not self._seldom() or growth.size_bytes < _NEAR_BYTES
+        self._limited, self._often = True, not self.seldom() or growth.size_bytes < _NEAR_BYTES
         return True
 
     def _measured(self) -> TreeUse:
         began_s = time.thread_time()
-        use = self._layers.use(self._running.disk)
+        use = self.layers.use(self.running.disk)
         self._took_s = time.thread_time() - began_s
         return use

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
@@ -28,13 +29,11 @@ _log = logging.getLogger(__name__)
 Step = tuple[str, Callable[[], Awaitable[object]]]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DiskPressure:
     """Watches the free space of a home.
 
     Args:
-        registry: The sandboxes.
-        idle: Those that do nothing.
-        tasks: Owner of the watching and of what it starts.
         disk: Returns the size and the free space of the home's file system.
         low_percent: It is nearly full when less than this is free; 0 never looks.
         steps: What frees space without losing anything, each with words for people, in order.
@@ -42,33 +41,21 @@ class DiskPressure:
         unix_s: Returns Unix seconds.
     """
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        idle: IdleSandboxes,
-        tasks: Tasks,
-        disk: Callable[[], DiskUsage],
-        low_percent: float,
-        steps: Sequence[Step],
-        tell: Callable[[str, str], None],
-        unix_s: Callable[[], float],
-    ) -> None:
-        self._registry = registry
-        self._idle = idle
-        self._tasks = tasks
-        self._disk = disk
-        self._low_percent = low_percent
-        self._steps = steps
-        self._tell = tell
-        self._unix_s = unix_s
-        self._is_low = False
-        self._acted_s: float | None = None
+    registry: Registry
+    idle: IdleSandboxes
+    tasks: Tasks
+    disk: Callable[[], DiskUsage]
+    low_percent: float
+    steps: Sequence[Step]
+    tell: Callable[[str, str], None]
+    unix_s: Callable[[], float]
+    _is_low: bool = field(default=False, init=False)
+    _acted_s: float | None = field(default=None, init=False)
 
     def start(self) -> None:
         """Start to watch."""
-        if self._low_percent:
-            self._tasks.watch(self._watching())
+        if self.low_percent:
+            self.tasks.watch(self._watching())
 
     async def _watching(self) -> None:
         while True:
@@ -80,37 +67,37 @@ class DiskPressure:
 
     async def look(self) -> None:
         """Look once, and make room if there is too little."""
-        disk = await asyncio.to_thread(self._disk)
-        low_bytes = disk.total * self._low_percent / 100
+        disk = await asyncio.to_thread(self.disk)
+        low_bytes = disk.total * self.low_percent / 100
         if disk.free >= low_bytes * (_OVER if self._is_low else 1):
             self._is_low, self._acted_s = False, None
             return
         if not self._is_low:
             self._is_low = True
             _log.warning("the disk of the home is nearly full: %s MiB are free", disk.free >> 20)
-            for one in self._registry.sandboxes():
+            for one in self.registry.sandboxes():
                 if one.row.state == "running":
-                    self._tell(one.sandbox_id, "the host's disk is nearly full")
-        await self._idle.note_traffic()
-        now_s = self._unix_s()
+                    self.tell(one.sandbox_id, "the host's disk is nearly full")
+        await self.idle.note_traffic()
+        now_s = self.unix_s()
         if self._acted_s is None or now_s - self._acted_s >= _AGAIN_S:
             self._acted_s = now_s
-            for what, free in self._steps:
+            for what, free in self.steps:
                 if not await self._is_still_low(low_bytes):
                     return
                 _log.info("to free space on the disk: %s", what)
-                await self._tasks.run(_awaited(free))
-        for sandbox in self._idle.found(paused=False):
+                await self.tasks.run(_awaited(free))
+        for sandbox in self.idle.found(paused=False):
             if await self._fits(sandbox):
-                await self._idle.put_to_sleep(sandbox, "the host's disk is nearly full")
+                await self.idle.put_to_sleep(sandbox, "the host's disk is nearly full")
 
     async def _is_still_low(self, low_bytes: float) -> bool:
-        return (await asyncio.to_thread(self._disk)).free < low_bytes * _OVER
+        return (await asyncio.to_thread(self.disk)).free < low_bytes * _OVER
 
     async def _fits(self, sandbox: Sandbox) -> bool:
         """Whether its memory takes but a small part of what is free."""
-        memory_bytes = self._idle.memory_bytes(sandbox)
-        free_bytes = (await asyncio.to_thread(self._disk)).free
+        memory_bytes = self.idle.memory_bytes(sandbox)
+        free_bytes = (await asyncio.to_thread(self.disk)).free
         return memory_bytes is not None and memory_bytes * _SHARE_OF_FREE <= free_bytes
 
 

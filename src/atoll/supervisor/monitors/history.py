@@ -8,6 +8,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
@@ -36,16 +37,16 @@ _FIRST_S = 0.2
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class Past:
     """The samples of one sandbox, the oldest first, and the values that the next sample is computed from."""
 
-    def __init__(self) -> None:
-        self.samples: deque[StatsSample] = deque(maxlen=_KEPT)
-        self.disk_bytes = 0
-        self.measured_s = 0.0
-        self._machine_id = ""
-        self._cpu_s = 0.0
-        self._at_s = 0.0
+    samples: deque[StatsSample] = field(default_factory=lambda: deque(maxlen=_KEPT), init=False)
+    disk_bytes: int = field(default=0, init=False)
+    measured_s: float = field(default=0.0, init=False)
+    _machine_id: str = field(default="", init=False)
+    _cpu_s: float = field(default=0.0, init=False)
+    _at_s: float = field(default=0.0, init=False)
 
     @property
     def newest_at(self) -> float:
@@ -71,43 +72,30 @@ class Past:
         return round(min(100.0, max(0.0, 100 * used_s / passed_s / vcpus)), 2)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class History:
     """Samples all running sandboxes in one task, without asking any guest.
 
     Args:
-        registry: The sandboxes and snapshots.
-        quotas: What teams may have.
-        layers: The disks.
-        tasks: Owner of the work that goes on by itself.
         unix_s: Returns Unix seconds.
         clock: Returns monotonic seconds.
     """
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        quotas: TeamQuotas,
-        layers: Layers,
-        tasks: Tasks,
-        unix_s: Callable[[], float],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._registry = registry
-        self._quotas = quotas
-        self._layers = layers
-        self._tasks = tasks
-        self._unix_s = unix_s
-        self._clock = clock
-        self._pasts: dict[str, Past] = {}
+    registry: Registry
+    quotas: TeamQuotas
+    layers: Layers
+    tasks: Tasks
+    unix_s: Callable[[], float]
+    clock: Callable[[], float] = time.monotonic
+    _pasts: dict[str, Past] = field(default_factory=dict, init=False)
 
     def start(self) -> None:
         """Start to sample."""
-        self._tasks.watch(self._sampling())
+        self.tasks.watch(self._sampling())
 
     def follow(self, sandbox: Sandbox, running: RunningMachine) -> None:
         """Take the first sample of a running machine that a sandbox has just got."""
-        self._tasks.watch(self._first(sandbox, running))
+        self.tasks.watch(self._first(sandbox, running))
 
     def of(
         self, sandbox: Sandbox, start_s: float | None = None, end_s: float | None = None
@@ -123,7 +111,7 @@ class History:
     def cpu_s(self, sandbox: Sandbox, machine_id: str, within_s: float) -> float | None:
         """The processor time that a machine had used, if it was measured in the last ``within_s`` seconds."""
         past = self._pasts.get(sandbox.sandbox_id)
-        return None if past is None else past.cpu_s(machine_id, self._clock() - within_s)
+        return None if past is None else past.cpu_s(machine_id, self.clock() - within_s)
 
     async def _first(self, sandbox: Sandbox, running: RunningMachine) -> None:
         await asyncio.sleep(_FIRST_S)
@@ -134,13 +122,13 @@ class History:
         took_s = 0.0
         while True:
             await asyncio.sleep(min(_SELDOM_S, max(_EVERY_S, took_s / _SHARE)))
-            began_s = self._clock()
-            sandboxes = self._registry.sandboxes()
+            began_s = self.clock()
+            sandboxes = self.registry.sandboxes()
             self._forget(sandboxes)
             for sandbox in sandboxes:
                 if sandbox.running is not None and sandbox.row.state == "running":
                     await self._sample(sandbox, sandbox.running)
-            took_s = self._clock() - began_s
+            took_s = self.clock() - began_s
 
     def _forget(self, sandboxes: Sequence[Sandbox]) -> None:
         for gone in self._pasts.keys() - {one.sandbox_id for one in sandboxes}:
@@ -160,13 +148,13 @@ class History:
             if not running.leaving and not running.gone.is_set():
                 _log.info("cannot measure sandbox %s: %s", sandbox.sandbox_id, error)
             return
-        limits = self._quotas.limits_within(sandbox.row)
+        limits = self.quotas.limits_within(sandbox.row)
         vcpus = limits.vcpus or float(os.cpu_count() or 1)
         past.samples.append(
             StatsSample(
-                at=self._unix_s(),
+                at=self.unix_s(),
                 vcpus=vcpus,
-                cpu_percent=past.cpu_percent(running.machine.machine_id, stats.cpu_s, vcpus, self._clock()),
+                cpu_percent=past.cpu_percent(running.machine.machine_id, stats.cpu_s, vcpus, self.clock()),
                 memory_bytes=stats.memory_bytes,
                 memory_limit_bytes=stats.memory_limit_bytes,
                 disk_bytes=past.disk_bytes,
@@ -178,7 +166,7 @@ class History:
         """Measure the disk, unless this would cost too much so soon again: it looks at every file."""
         if stats.disk_bytes is not None:
             past.disk_bytes = stats.disk_bytes
-        elif self._clock() >= past.measured_s:
-            began_s = self._clock()
-            past.disk_bytes = await asyncio.to_thread(self._layers.sizes_changed, running.disk)
-            past.measured_s = self._clock() + (self._clock() - began_s) / _SHARE
+        elif self.clock() >= past.measured_s:
+            began_s = self.clock()
+            past.disk_bytes = await asyncio.to_thread(self.layers.sizes_changed, running.disk)
+            past.measured_s = self.clock() + (self.clock() - began_s) / _SHARE

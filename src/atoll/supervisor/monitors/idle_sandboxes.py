@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
@@ -36,39 +37,26 @@ def is_idle(samples: Sequence[StatsSample], now_s: float) -> bool:
     )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class IdleSandboxes:
     """Knows which sandboxes have neither computed nor talked for a minute.
 
     Args:
-        registry: The sandboxes.
-        history: What they used lately.
-        suspends: Puts them to sleep.
-        tasks: Owner of the suspends.
         tell: Writes a line into a sandbox's log.
         unix_s: Returns Unix seconds.
     """
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        history: History,
-        suspends: Suspends,
-        tasks: Tasks,
-        tell: Callable[[str, str], None],
-        unix_s: Callable[[], float],
-    ) -> None:
-        self._registry = registry
-        self._history = history
-        self._suspends = suspends
-        self._tasks = tasks
-        self._tell = tell
-        self._unix_s = unix_s
-        self._moved: dict[str, tuple[float, tuple[int, int]]] = {}
+    registry: Registry
+    history: History
+    suspends: Suspends
+    tasks: Tasks
+    tell: Callable[[str, str], None]
+    unix_s: Callable[[], float]
+    _moved: dict[str, tuple[float, tuple[int, int]]] = field(default_factory=dict, init=False)
 
     async def note_traffic(self) -> None:
         """Look at who talks. To be called every few seconds, from a minute before the others on."""
-        now_s, sandboxes = self._unix_s(), self._registry.sandboxes()
+        now_s, sandboxes = self.unix_s(), self.registry.sandboxes()
         for gone in self._moved.keys() - {one.sandbox_id for one in sandboxes if one.running is not None}:
             del self._moved[gone]
         for number, one in enumerate(sandboxes):
@@ -84,18 +72,18 @@ class IdleSandboxes:
 
     def found(self, *, paused: bool) -> list[Sandbox]:
         """Those that do nothing, the biggest first; with ``paused`` those too that are paused."""
-        found = [one for one in self._registry.sandboxes() if self._may_sleep(one, paused=paused)]
+        found = [one for one in self.registry.sandboxes() if self._may_sleep(one, paused=paused)]
         return sorted(found, key=lambda one: -(self.memory_bytes(one) or 0))
 
     def memory_bytes(self, sandbox: Sandbox) -> int | None:
         """The memory of a sandbox when it was last measured."""
-        samples = self._history.of(sandbox)
+        samples = self.history.of(sandbox)
         return samples[-1].memory_bytes if samples else None
 
     async def put_to_sleep(self, sandbox: Sandbox, why: str) -> bool:
         """Suspend a sandbox that still does nothing. Returns whether it sleeps."""
         try:
-            await self._tasks.run(self._suspend_if_idle(sandbox, why))
+            await self.tasks.run(self._suspend_if_idle(sandbox, why))
         except (AtollError, OSError) as error:
             _log.warning("cannot suspend the idle sandbox %s: %s", sandbox.sandbox_id, error)
         return sandbox.row.state == "suspended"
@@ -103,12 +91,12 @@ class IdleSandboxes:
     async def _suspend_if_idle(self, sandbox: Sandbox, why: str) -> None:
         async with sandbox.lock:
             if self._may_sleep(sandbox, paused=True):  # it may have been used meanwhile
-                self._tell(sandbox.sandbox_id, f"suspended: it is idle, and {why}")
-                await self._suspends.suspend_locked(sandbox, cause="idle")
+                self.tell(sandbox.sandbox_id, f"suspended: it is idle, and {why}")
+                await self.suspends.suspend_locked(sandbox, cause="idle")
 
     def _may_sleep(self, sandbox: Sandbox, *, paused: bool) -> bool:
         """Whether a sandbox does nothing and the next use of it wakes it."""
-        row, running, now_s = sandbox.row, sandbox.running, self._unix_s()
+        row, running, now_s = sandbox.row, sandbox.running, self.unix_s()
         if running is None or sandbox.unplugged is not None or not row.lifecycle.auto_resume:
             return False
         if row.state == "paused":
@@ -119,5 +107,5 @@ class IdleSandboxes:
             and (row.awake_until or 0.0) <= now_s
             and now_s - quiet_since_s >= _IDLE_S
             and running.link.traffic() == counted
-            and is_idle(self._history.of(sandbox), now_s)
+            and is_idle(self.history.of(sandbox), now_s)
         )

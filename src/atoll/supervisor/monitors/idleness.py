@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
@@ -38,60 +39,37 @@ AWAKE_MOST_S = 86_400.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class IdleMonitor:
     """Reads what the sandboxes use that sleep when they are idle, all in one task.
 
     Args:
-        default: When sandboxes sleep whose lifecycles leave that open.
         idle_most_s: Returns how long a sandbox of a team may be idle at most.
-        registry: The sandboxes.
-        history: Has measured what they use, perhaps a moment ago.
-        pauses: Pauses those that are idle.
-        suspends: Suspends those that are idle for longer.
-        wakes: Wakes those that are to stay awake.
-        agents: Asks the guests whether a caller waits, and whether a program wants to stay awake.
-        tasks: Owner of the watching, and of the operations that it starts.
-        clock: The host's clocks.
         tell: Writes a line into a sandbox's log.
     """
 
-    def __init__(
-        self,
-        *,
-        default: Tiers,
-        idle_most_s: Callable[[str | None], float | None],
-        registry: Registry,
-        history: History,
-        pauses: Pauses,
-        suspends: Suspends,
-        wakes: Wakes,
-        agents: Agents,
-        tasks: Tasks,
-        clock: Clock,
-        tell: Callable[[str, str], None],
-    ) -> None:
-        self._default = default
-        self._idle_most_s = idle_most_s
-        self._registry = registry
-        self._history = history
-        self._pauses = pauses
-        self._suspends = suspends
-        self._wakes = wakes
-        self._agents = agents
-        self._tasks = tasks
-        self._clock = clock
-        self._tell = tell
-        self._next_s: dict[str, float] = {}
-        self._sleeping: set[str] = set()
+    default: Tiers
+    idle_most_s: Callable[[str | None], float | None]
+    registry: Registry
+    history: History
+    pauses: Pauses
+    suspends: Suspends
+    wakes: Wakes
+    agents: Agents
+    tasks: Tasks
+    clock: Clock
+    tell: Callable[[str, str], None]
+    _next_s: dict[str, float] = field(default_factory=dict, init=False)
+    _sleeping: set[str] = field(default_factory=set, init=False)
 
     def start(self) -> None:
         """Begin to watch, until the supervisor stops. Every sandbox counts as active now."""
-        now_s, unix_s = self._clock.awake_s(), self._clock.unix_s()
-        for sandbox in self._registry.sandboxes():
+        now_s, unix_s = self.clock.awake_s(), self.clock.unix_s()
+        for sandbox in self.registry.sandboxes():
             left_s = (sandbox.row.awake_until or 0.0) - unix_s
             sandbox.idleness.keep_awake(now_s, now_s + max(0.0, min(AWAKE_MOST_S, left_s)))
             sandbox.idleness.note(now_s, "start")
-        self._tasks.watch(self._watching())
+        self.tasks.watch(self._watching())
 
     def used(self, sandbox: Sandbox) -> None:
         """Note that a client uses a sandbox."""
@@ -100,7 +78,7 @@ class IdleMonitor:
     def asked(self, ref: str) -> None:
         """Note that a client asked for something to be done with the sandbox of that id or name, if there is one."""
         try:
-            self.used(self._registry.sandbox(ref))
+            self.used(self.registry.sandbox(ref))
         except AtollError:
             return
 
@@ -113,22 +91,22 @@ class IdleMonitor:
             UnpluggedError: The sandbox is unplugged.
         """
         check_number("seconds", seconds, least=0, most=AWAKE_MOST_S, hint="give 0 to 86,400 seconds")
-        await self._wakes.use(sandbox)
+        await self.wakes.use(sandbox)
         async with sandbox.lock:
             check_action("keep awake", sandbox.row.state, sandbox.sandbox_id)
             check_plugged("keep awake", sandbox)
-            until = self._clock.unix_s() + seconds if seconds else None
-            await self._registry.change(sandbox, awake_until=until)
-            now_s = self._clock.awake_s()
+            until = self.clock.unix_s() + seconds if seconds else None
+            await self.registry.change(sandbox, awake_until=until)
+            now_s = self.clock.awake_s()
             sandbox.idleness.keep_awake(now_s, now_s + seconds)
 
     def _note(self, sandbox: Sandbox, activity: Activity) -> None:
-        sandbox.idleness.note(self._clock.awake_s(), activity)
+        sandbox.idleness.note(self.clock.awake_s(), activity)
 
     async def _watching(self) -> None:
         while True:
             wait_s = _LOOK_S
-            sandboxes = self._registry.sandboxes()
+            sandboxes = self.registry.sandboxes()
             for gone in self._next_s.keys() - {sandbox.sandbox_id for sandbox in sandboxes}:
                 del self._next_s[gone]
             for sandbox in sandboxes:
@@ -137,8 +115,8 @@ class IdleMonitor:
                     continue
                 every_s = min(_SELDOM_S, max(_OFTEN_S, shortest_s / _PARTS))
                 wait_s = min(wait_s, every_s)
-                if self._clock.awake_s() >= self._next_s.get(sandbox.sandbox_id, 0.0):
-                    self._next_s[sandbox.sandbox_id] = self._clock.awake_s() + every_s
+                if self.clock.awake_s() >= self._next_s.get(sandbox.sandbox_id, 0.0):
+                    self._next_s[sandbox.sandbox_id] = self.clock.awake_s() + every_s
                     await self._judge(sandbox, every_s)
             await asyncio.sleep(wait_s)
 
@@ -148,19 +126,19 @@ class IdleMonitor:
         if BUILD_ATTRIBUTE in row.attributes:
             return NEVER
         # one that a client holds ends with that client, so nothing is forgotten
-        default = self._default._replace(suspend_s=None) if sandbox.holders else self._default
-        return tiers_of(row.lifecycle, default, self._idle_most_s(row.team))
+        default = self.default._replace(suspend_s=None) if sandbox.holders else self.default
+        return tiers_of(row.lifecycle, default, self.idle_most_s(row.team))
 
     def _look(self, sandbox: Sandbox) -> float | None:
         """Look at a sandbox's state. Returns its shortest idle time if it has to be watched now."""
         row, idleness = sandbox.row, sandbox.idleness
         if row.state not in ("running", "paused"):  # thousands may sleep
-            idleness.enter(row.state, self._clock.awake_s())
+            idleness.enter(row.state, self.clock.awake_s())
             return None
         tiers = self._tiers(sandbox)
         if tiers.shortest_s is None and idleness.tiers.shortest_s is None:
             return None
-        idleness.look(row.state, tiers, self._clock.awake_s(), self._clock.unix_s())
+        idleness.look(row.state, tiers, self.clock.awake_s(), self.clock.unix_s())
         return None if sandbox.unplugged is not None else tiers.shortest_s
 
     async def _judge(self, sandbox: Sandbox, every_s: float) -> None:
@@ -174,13 +152,13 @@ class IdleMonitor:
         if self._due(sandbox, running) is not None:
             self._sleeping.add(sandbox.sandbox_id)
             # Not awaited: the others are watched meanwhile.
-            self._tasks.spawn(self._sleep(sandbox))
+            self.tasks.spawn(self._sleep(sandbox))
 
     async def _read(self, sandbox: Sandbox, running: RunningMachine, within_s: float = 0.0) -> bool:
         """Read what a machine has used. A measurement of the history that is not older than this is used too."""
         try:
             payload_bytes = _payload_bytes(running)
-            cpu_s = self._history.cpu_s(sandbox, running.machine.machine_id, within_s)
+            cpu_s = self.history.cpu_s(sandbox, running.machine.machine_id, within_s)
             if cpu_s is None:
                 cpu_s = (await running.machine.stats()).cpu_s
         except (AtollError, OSError) as error:
@@ -188,11 +166,11 @@ class IdleMonitor:
                 _log.info("cannot read what sandbox %s uses: %s", sandbox.sandbox_id, error)
             return False
         reading = Reading(running.machine.machine_id, cpu_s, payload_bytes)
-        sandbox.idleness.read(reading, self._clock.awake_s())
+        sandbox.idleness.read(reading, self.clock.awake_s())
         return True
 
     def _due(self, sandbox: Sandbox, running: RunningMachine) -> Sleep | None:
-        sleep = sandbox.idleness.due(sandbox.row.state, self._clock.awake_s())
+        sleep = sandbox.idleness.due(sandbox.row.state, self.clock.awake_s())
         if sleep is None or sandbox.row.state != "running":
             return sleep
         # Asked only now: that looks at every connection of the host.
@@ -211,13 +189,13 @@ class IdleMonitor:
         """Put a sandbox to sleep that was idle when it was last looked at, unless it is used again."""
         try:
             told = await self._ask(sandbox)
-            if told and sandbox.idleness.said(self._clock.awake_s(), told.keep_awake_s, told.waiting):
+            if told and sandbox.idleness.said(self.clock.awake_s(), told.keep_awake_s, told.waiting):
                 return
             async with sandbox.lock:
                 await self._sleep_locked(sandbox, told.wake_at if told else 0.0)
         except (AtollError, OSError) as error:
             _log.warning("cannot put idle sandbox %s to sleep: %s", sandbox.sandbox_id, error)
-            self._next_s[sandbox.sandbox_id] = self._clock.awake_s() + _AGAIN_S
+            self._next_s[sandbox.sandbox_id] = self.clock.awake_s() + _AGAIN_S
         finally:
             self._sleeping.discard(sandbox.sandbox_id)
 
@@ -228,7 +206,7 @@ class IdleMonitor:
             return None
         before = running.link.payload_bytes()
         try:
-            told = await running.alive(self._agents.stats(running.link), sandbox.sandbox_id)
+            told = await running.alive(self.agents.stats(running.link), sandbox.sandbox_id)
         except AtollError as error:
             _log.info("sandbox %s does not say whether it may sleep: %s", sandbox.sandbox_id, error)
             return None
@@ -249,17 +227,17 @@ class IdleMonitor:
         sleep = self._due(sandbox, running)
         if sleep is None:
             return
-        self._tell(sandbox.sandbox_id, f"is idle: {_DONE[sleep]}")
+        self.tell(sandbox.sandbox_id, f"is idle: {_DONE[sleep]}")
         if sleep == "suspended":
-            await self._suspends.suspend_locked(sandbox, cause="idle")
+            await self.suspends.suspend_locked(sandbox, cause="idle")
             if sandbox.row.lifecycle.wake_on_data and _payload_bytes(running) > payload_bytes:
                 # It has perhaps got something that it had no time for.
-                self._tasks.spawn(self._wakes.use(sandbox))
+                self.tasks.spawn(self.wakes.use(sandbox))
         else:
-            wakes_at = wake_time(sandbox.row.lifecycle, wake_at, self._clock.unix_s())
-            await self._pauses.pause_locked(sandbox, "idle", received=received, wakes_at=wakes_at)
+            wakes_at = wake_time(sandbox.row.lifecycle, wake_at, self.clock.unix_s())
+            await self.pauses.pause_locked(sandbox, "idle", received=received, wakes_at=wakes_at)
             # Noted here: data may thaw it before the next look, and then it has a while to handle that.
-            sandbox.idleness.enter("paused", self._clock.awake_s())
+            sandbox.idleness.enter("paused", self.clock.awake_s())
 
 
 def _payload_bytes(running: RunningMachine) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
@@ -25,46 +26,35 @@ PAUSES_S = (0.0, 2.0, 10.0, 60.0, 300.0)
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class _Crash:
     """A crash that waits for its recovery, and how the tries went."""
 
-    def __init__(self, at: float, since_s: float) -> None:
-        self.at = at
-        self.since_s = since_s
-        self.failures = 0
-        self.error = ""
-        self.is_left = False
-        self.going = False
+    at: float
+    since_s: float
+    failures: int = field(default=0, init=False)
+    error: str = field(default="", init=False)
+    is_left: bool = field(default=False, init=False)
+    going: bool = field(default=False, init=False)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Recoveries:
     """Watches all sandboxes whose lifecycle has ``recovers`` in one task.
 
     Args:
-        registry: The sandboxes.
-        wakes: Recovers them.
-        tasks: Owner of the watching and of the recoveries.
         boot_s: A clock that never jumps.
         is_drained: Whether nothing may wake now, so that no try is wasted.
     """
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        wakes: Wakes,
-        tasks: Tasks,
-        boot_s: Callable[[], float],
-        is_drained: Callable[[], bool],
-    ) -> None:
-        self._registry = registry
-        self._wakes = wakes
-        self._tasks = tasks
-        self._boot_s = boot_s
-        self._is_drained = is_drained
-        self._crashes: dict[str, _Crash] = {}
-        self._turn = asyncio.Semaphore(_AT_ONCE)
-        self._closed = False
+    registry: Registry
+    wakes: Wakes
+    tasks: Tasks
+    boot_s: Callable[[], float]
+    is_drained: Callable[[], bool]
+    _crashes: dict[str, _Crash] = field(default_factory=dict, init=False)
+    _turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE), init=False)
+    _closed: bool = field(default=False, init=False)
 
     @property
     def waiting(self) -> bool:
@@ -83,16 +73,16 @@ class Recoveries:
 
     def look(self) -> None:
         """Look once at each sandbox, and begin what is due."""
-        if self._is_drained():
+        if self.is_drained():
             self._crashes.clear()
             return
-        waiting = {one.sandbox_id: one for one in self._registry.sandboxes() if waits_for_recovery(one)}
+        waiting = {one.sandbox_id: one for one in self.registry.sandboxes() if waits_for_recovery(one)}
         for gone in self._crashes.keys() - waiting.keys():
             del self._crashes[gone]
         for sandbox_id, sandbox in waiting.items():
             crash = self._crashes.get(sandbox_id)
             if crash is None or crash.at != crashed_at(sandbox.row):
-                crash = self._crashes[sandbox_id] = _Crash(crashed_at(sandbox.row), self._boot_s())
+                crash = self._crashes[sandbox_id] = _Crash(crashed_at(sandbox.row), self.boot_s())
             self._look_at(sandbox, crash)
 
     def _look_at(self, sandbox: Sandbox, crash: _Crash) -> None:
@@ -101,19 +91,19 @@ class Recoveries:
         tries = crashes_in_a_row(sandbox.row) + crash.failures
         if tries >= len(PAUSES_S):
             crash.is_left = True
-            self._tasks.spawn(self._leave(sandbox, crash))
-        elif self._boot_s() >= crash.since_s + PAUSES_S[tries]:
+            self.tasks.spawn(self._leave(sandbox, crash))
+        elif self.boot_s() >= crash.since_s + PAUSES_S[tries]:
             crash.going = True
-            self._tasks.spawn(self._recover(sandbox, crash))
+            self.tasks.spawn(self._recover(sandbox, crash))
 
     async def _recover(self, sandbox: Sandbox, crash: _Crash) -> None:
         try:
             async with self._turn:
                 if not self._closed:
-                    await self._wakes.recover(sandbox)
+                    await self.wakes.recover(sandbox)
         except (AtollError, OSError) as error:
             crash.failures += 1
-            crash.since_s = self._boot_s()
+            crash.since_s = self.boot_s()
             crash.error = reason_of(error)
             _log.warning("sandbox %s could not be recovered: %s", sandbox.sandbox_id, crash.error)
         finally:
@@ -127,7 +117,7 @@ class Recoveries:
             if not waits_for_recovery(sandbox) or reason.endswith(why):
                 return
             _log.warning("sandbox %s stays crashed: %s", sandbox.sandbox_id, why)
-            await self._registry.change(sandbox, reason=f"{reason}; {why}")
+            await self.registry.change(sandbox, reason=f"{reason}; {why}")
 
 
 _AGAIN = f"it crashed soon after each of {len(PAUSES_S)} recoveries, so it waits for its next use"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
@@ -19,17 +19,13 @@ _LOOK_S = 0.1
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class Traffic:
-    """Watches the counters of sandboxes that were paused because they were idle, and wakes those that get data.
+    """Watches the counters of sandboxes that were paused because they were idle, and wakes those that get data."""
 
-    Args:
-        tasks: Owner of the wakes.
-    """
-
-    def __init__(self, tasks: Tasks) -> None:
-        self._tasks = tasks
-        self._watched: dict[str, _Watch] = {}
-        self._some = asyncio.Event()
+    tasks: Tasks
+    _watched: dict[str, _Watch] = field(default_factory=dict, init=False)
+    _some: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def watch(self, sandbox: Sandbox, running: RunningMachine, received: int | None = None) -> None:
         """Watch a sandbox as long as it is paused on this running machine. An earlier watch of it ends.
@@ -51,7 +47,7 @@ class Traffic:
                     del self._watched[sandbox_id]
                 elif watch.has_traffic():
                     del self._watched[sandbox_id]
-                    self._tasks.spawn(self._wake(watch.sandbox, wake))
+                    self.tasks.spawn(self._wake(watch.sandbox, wake))
             if not self._watched:
                 self._some.clear()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
@@ -28,25 +29,20 @@ GIVEN_UP_S = 60.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class UnresponsiveGuests:
     """Asks the agents of all running guests now and then, in one task.
 
     Args:
-        registry: The sandboxes.
-        agents: Calls the guests' agents.
-        clock: Tells the time.
         tell: Writes a line into a sandbox's log.
     """
 
-    def __init__(
-        self, *, registry: Registry, agents: Agents, clock: Clock, tell: Callable[[str, str], None]
-    ) -> None:
-        self._registry = registry
-        self._agents = agents
-        self._clock = clock
-        self._tell = tell
-        # Since when guests have not answered, by machine, on a clock that stands still while the host sleeps.
-        self._silent: dict[str, float] = {}
+    registry: Registry
+    agents: Agents
+    clock: Clock
+    tell: Callable[[str, str], None]
+    # Since when guests have not answered, by machine, on a clock that stands still while the host sleeps.
+    _silent: dict[str, float] = field(default_factory=dict, init=False)
 
     async def run(self) -> None:
         """Ask for ever."""
@@ -72,17 +68,17 @@ class UnresponsiveGuests:
     def _awake(self) -> list[tuple[Sandbox, RunningMachine]]:
         return [
             (sandbox, sandbox.running)
-            for sandbox in self._registry.sandboxes()
+            for sandbox in self.registry.sandboxes()
             if sandbox.running is not None and _is_to_answer(sandbox, sandbox.running)
         ]
 
     async def _ask(self, sandbox: Sandbox, running: RunningMachine) -> None:
-        began_s = self._clock.awake_s()
+        began_s = self.clock.awake_s()
         for _ in range(_TRIES):
             if not _is_to_answer(sandbox, running):
                 return
             try:
-                running.own_bytes += await self._agents.answers(running.link)
+                running.own_bytes += await self.agents.answers(running.link)
             except (AtollError, OSError) as error:
                 if shortage_of(error) is not None:
                     return  # the host's, which says nothing about the guest
@@ -97,15 +93,15 @@ class UnresponsiveGuests:
         if running.unresponsive_since is not None:
             running.unresponsive_since = None
             _log.info("the guest of sandbox %s answers again", sandbox.sandbox_id)
-            self._tell(sandbox.sandbox_id, "its guest answers again")
+            self.tell(sandbox.sandbox_id, "its guest answers again")
 
     async def _not_heard(self, sandbox: Sandbox, running: RunningMachine, began_s: float) -> None:
         since_s = self._silent.setdefault(running.machine.machine_id, began_s)
         if running.unresponsive_since is None:
-            running.unresponsive_since = self._clock.unix_s() - (self._clock.awake_s() - since_s)
+            running.unresponsive_since = self.clock.unix_s() - (self.clock.awake_s() - since_s)
             _log.warning("the guest of sandbox %s does not answer", sandbox.sandbox_id)
-            self._tell(sandbox.sandbox_id, "its guest does not answer")
-        given_up = self._clock.awake_s() - since_s >= GIVEN_UP_S
+            self.tell(sandbox.sandbox_id, "its guest does not answer")
+        given_up = self.clock.awake_s() - since_s >= GIVEN_UP_S
         if given_up and sandbox.row.lifecycle.recovers and sandbox.row.on_crash != "stop":
             running.reason = f"its guest did not answer for {GIVEN_UP_S:g} s"
             await running.machine.kill()

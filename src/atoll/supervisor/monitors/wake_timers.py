@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError, DrainingError, HostMemoryError, QuotaError
@@ -27,53 +28,41 @@ _FORBIDDEN_S = 10.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class _Due:
     """A wake that is due, and its tries."""
 
-    def __init__(self, wakes_at: float) -> None:
-        self.wakes_at = wakes_at
-        self.failures = 0
-        self.again_s = 0.0
-        self.going = False
-        self.told = False
+    wakes_at: float
+    failures: int = field(default=0, init=False)
+    again_s: float = field(default=0.0, init=False)
+    going: bool = field(default=False, init=False)
+    told: bool = field(default=False, init=False)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class WakeTimers:
     """Watches the times in the rows of all sleeping sandboxes in one task.
 
     Args:
-        registry: The sandboxes.
-        wakes: Wakes them.
-        tasks: Owner of the watching and of the wakes.
         unix_s: The calendar.
         boot_s: A clock that never jumps.
         tell: Writes a line into a sandbox's log.
     """
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        wakes: Wakes,
-        tasks: Tasks,
-        unix_s: Callable[[], float],
-        boot_s: Callable[[], float],
-        tell: Callable[[str, str], None],
-    ) -> None:
-        self._registry = registry
-        self._wakes = wakes
-        self._tasks = tasks
-        self._unix_s = unix_s
-        self._boot_s = boot_s
-        self._tell = tell
-        self._due: dict[str, _Due] = {}
-        self._turns = Turns(_AT_ONCE)
-        self._closed = False
+    registry: Registry
+    wakes: Wakes
+    tasks: Tasks
+    unix_s: Callable[[], float]
+    boot_s: Callable[[], float]
+    tell: Callable[[str, str], None]
+    _due: dict[str, _Due] = field(default_factory=dict, init=False)
+    _turns: Turns = field(default_factory=lambda: Turns(_AT_ONCE), init=False)
+    _closed: bool = field(default=False, init=False)
 
     @property
     def waiting(self) -> bool:
         """Whether a sandbox waits for its time, so that the supervisor must stay."""
-        return not self._closed and any(_is_set(sandbox) for sandbox in self._registry.sandboxes())
+        return not self._closed and any(_is_set(sandbox) for sandbox in self.registry.sandboxes())
 
     def close(self) -> None:
         """Wake nothing any more: the next supervisor wakes what was due."""
@@ -86,10 +75,10 @@ class WakeTimers:
             await asyncio.sleep(_LOOK_S)
 
     def _look(self) -> None:
-        now_s = self._unix_s()
+        now_s = self.unix_s()
         due = {
             sandbox.sandbox_id: sandbox
-            for sandbox in self._registry.sandboxes()
+            for sandbox in self.registry.sandboxes()
             if _is_set(sandbox) and (sandbox.row.wakes_at or 0.0) <= now_s
         }
         for gone in self._due.keys() - due.keys():
@@ -99,9 +88,9 @@ class WakeTimers:
             known = self._due.get(sandbox_id)
             if known is None or known.wakes_at != wakes_at:
                 known = self._due[sandbox_id] = _Due(wakes_at)
-            if not known.going and self._boot_s() >= known.again_s:
+            if not known.going and self.boot_s() >= known.again_s:
                 known.going = True
-                self._tasks.watch(self._wake(sandbox, known))
+                self.tasks.watch(self._wake(sandbox, known))
 
     async def _wake(self, sandbox: Sandbox, due: _Due) -> None:
         try:
@@ -109,14 +98,14 @@ class WakeTimers:
                 if self._closed or not _is_set(sandbox) or sandbox.row.wakes_at != due.wakes_at:
                     return
                 if not due.told:
-                    self._tell(sandbox.sandbox_id, "wakes: the time has come that it has left in wake-at")
+                    self.tell(sandbox.sandbox_id, "wakes: the time has come that it has left in wake-at")
                 due.told = True
-                await self._tasks.run(self._wakes.use(sandbox))
+                await self.tasks.run(self.wakes.use(sandbox))
         except (AtollError, OSError) as error:
             forbidden = isinstance(error, DrainingError | HostMemoryError | QuotaError)
             pause_s = _FORBIDDEN_S if forbidden else PAUSES_S[min(due.failures, len(PAUSES_S) - 1)]
             due.failures += not forbidden
-            due.again_s = self._boot_s() + pause_s
+            due.again_s = self.boot_s() + pause_s
             _log.warning(
                 "sandbox %s cannot wake at its time, and tries again: %s",
                 sandbox.sandbox_id,

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError, SandboxNotFoundError
@@ -38,65 +39,35 @@ _SHORTAGE_PAUSES_S = (0.1, 0.3, 1.0, 3.0)
 _log = logging.getLogger(__name__)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Reconcile:
-    """Makes the sandboxes match their rows, or the rows match the host.
+    """Makes the sandboxes match their rows, or the rows match the host."""
 
-    Args:
-        registry: The sandboxes and snapshots.
-        operations: The log of operations.
-        paths: Where the files are.
-        layers: The disks.
-        links: All links.
-        running_machines: Starts and ends machines.
-        kills: Finishes kills that were interrupted.
-        leftovers: Removes what remains when all is adopted.
-        trash: Erases files, also those that the earlier supervisor has not erased yet.
-        adoption: Takes over what still runs.
-        repair: Changes rows that do not match the host.
-        unplugs: Ends unplugging that was begun.
-    """
-
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        operations: Operations,
-        paths: Paths,
-        layers: Layers,
-        links: Links,
-        running_machines: RunningMachines,
-        kills: Kills,
-        leftovers: LeftoverCollector,
-        trash: Trash,
-        adoption: Adoption,
-        repair: RowRepair,
-        unplugs: Unplugs,
-    ) -> None:
-        self._registry = registry
-        self._operations = operations
-        self._paths = paths
-        self._layers = layers
-        self._links = links
-        self._running_machines = running_machines
-        self._kills = kills
-        self._leftovers = leftovers
-        self._trash = trash
-        self._adoption = adoption
-        self._repair = repair
-        self._unplugs = unplugs
-        self._unsettled = contextlib.ExitStack()
-        self._turns = asyncio.Semaphore(_AT_ONCE)
-        self._undecided: dict[str, str] = {}
+    registry: Registry
+    operations: Operations
+    paths: Paths
+    layers: Layers
+    links: Links
+    running_machines: RunningMachines
+    kills: Kills
+    leftovers: LeftoverCollector
+    trash: Trash
+    adoption: Adoption
+    repair: RowRepair
+    unplugs: Unplugs
+    _unsettled: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, init=False)
+    _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE), init=False)
+    _undecided: dict[str, str] = field(default_factory=dict, init=False)
 
     async def run(self) -> None:
         """Adopt what still runs, mark what does not, and remove what nothing owns.
 
         A sandbox that fails does not keep the others from being adopted.
         """
-        begun = {row.sandbox_id: row for row in await self._operations.cut_short()}
-        everything = self._registry.sandboxes()
+        begun = {row.sandbox_id: row for row in await self.operations.cut_short()}
+        everything = self.registry.sandboxes()
         rows = [each.row for each in everything if each.sandbox_id not in begun]
-        asleep = await asyncio.to_thread(undisturbed, rows, self._paths)
+        asleep = await asyncio.to_thread(undisturbed, rows, self.paths)
         left = [each for each in everything if each.sandbox_id not in asleep]
         # At the same time: a guest that may be frozen has 10 s to answer, and these would add up.
         async with asyncio.TaskGroup() as all_of_them:
@@ -106,10 +77,10 @@ class Reconcile:
         await self._settle_freezes(everything)
         for sandbox in left:
             await self._let_go(sandbox)
-        self._links.sweep([link_id for one in everything if (link_id := one.row.link_id) is not None])
-        for layer_id in await asyncio.to_thread(self._layers.remove_unfinished):
+        self.links.sweep([link_id for one in everything if (link_id := one.row.link_id) is not None])
+        for layer_id in await asyncio.to_thread(self.layers.remove_unfinished):
             _log.info("removed the unfinished layer %s", layer_id)
-        for removed in await self._leftovers.collect(wait=False):
+        for removed in await self.leftovers.collect(wait=False):
             _log.info("removed a leftover: %s %s", removed.kind, removed.name)
         for sandbox in left:
             await self._decide(sandbox, begun.get(sandbox.sandbox_id))
@@ -117,7 +88,7 @@ class Reconcile:
         for sandbox in left:
             await self._tidy(sandbox)
         for operation in begun.values():
-            await self._operations.close(operation, self._state(operation.sandbox_id))
+            await self.operations.close(operation, self._state(operation.sandbox_id))
 
     async def _let_go(self, sandbox: Sandbox) -> None:
         """Give up the link of a sleeping sandbox, unless the relay has kept its connections.
@@ -129,8 +100,8 @@ class Reconcile:
         if row.state != "suspended" or row.link_id is None or row.relayering:
             return
         is_lost = sandbox.sandbox_id in self._undecided
-        if is_lost or not await self._adoption.keep_link(sandbox, row.link_id):
-            await self._repair.change(sandbox, link_id=None)
+        if is_lost or not await self.adoption.keep_link(sandbox, row.link_id):
+            await self.repair.change(sandbox, link_id=None)
 
     async def _settle_freezes(self, sandboxes: Iterable[Sandbox]) -> None:
         # In one thread for all of them: handing over one by one would take most of the time.
@@ -147,33 +118,33 @@ class Reconcile:
                 continue
             _log.warning("sandbox %s uses a layer that its row did not name", sandbox.sandbox_id)
             sandbox.row = sandbox.row.but(stack=found)
-            await self._repair.change(sandbox)
+            await self.repair.change(sandbox)
 
     def _settled(self, row: SandboxRow) -> Stack | Exception:
         """The stack of a sandbox without a machine, once an unknown freeze of its disk is undone."""
-        disk = self._paths.disk(row.sandbox_id, row.disk)
+        disk = self.paths.disk(row.sandbox_id, row.disk)
         try:
-            return self._layers.undo_unknown_freeze(disk, row.stack) if disk.is_dir() else row.stack
+            return self.layers.undo_unknown_freeze(disk, row.stack) if disk.is_dir() else row.stack
         except (AtollError, OSError) as error:
             return error
 
     def _keep_unsettled(self, row: SandboxRow, error: Exception) -> None:
         _log.warning("cannot undo the freeze of sandbox %s's disk yet: %s", row.sandbox_id, error)
         # The next mount tries this again. Until this supervisor ends, the layer is not erased.
-        disk = self._paths.disk(row.sandbox_id, row.disk)
-        if (layer_id := self._layers.noted_freeze(disk)) is not None:
-            self._unsettled.enter_context(self._registry.pins.during(layer_id))
+        disk = self.paths.disk(row.sandbox_id, row.disk)
+        if (layer_id := self.layers.noted_freeze(disk)) is not None:
+            self._unsettled.enter_context(self.registry.pins.during(layer_id))
 
     async def _finish_kills(self) -> None:
         """Give up the files of the sandboxes that were being killed.
 
         Collecting leftovers has ended their processes and mounts.
         """
-        for sandbox in self._registry.all():
+        for sandbox in self.registry.all():
             if sandbox.row.state != "killed":
                 continue
             try:
-                await self._kills.finish(sandbox)
+                await self.kills.finish(sandbox)
             except (AtollError, OSError) as error:
                 # Its row stays, so the next supervisor tries again.
                 _log.warning(
@@ -197,7 +168,7 @@ class Reconcile:
         if sandbox.row.state == "suspended":
             self._undecided[sandbox.sandbox_id] = reason
         else:
-            await self._repair.mark_crashed(sandbox, reason)
+            await self.repair.mark_crashed(sandbox, reason)
 
     async def _decide(self, sandbox: Sandbox, begun: OperationRow | None) -> None:
         """Let a sandbox that could not be adopted sleep on, if its memory and disk are of the same moment.
@@ -207,8 +178,8 @@ class Reconcile:
         reason, row = self._undecided.get(sandbox.sandbox_id), sandbox.row
         if reason is None:
             return
-        if row.has_memory and not await self._adoption.memory_counts(row, begun):
-            await self._repair.mark_crashed(sandbox, reason)
+        if row.has_memory and not await self.adoption.memory_counts(row, begun):
+            await self.repair.mark_crashed(sandbox, reason)
         else:
             _log.warning("sandbox %s stays suspended", row.sandbox_id)
 
@@ -225,51 +196,49 @@ class Reconcile:
         return await self._one(sandbox, begun)
 
     async def _one(self, sandbox: Sandbox, begun: OperationRow | None) -> None:
-        self._unplugs.heed(sandbox)
+        self.unplugs.heed(sandbox)
         await self._by_state(sandbox, begun)
-        await self._unplugs.settle(sandbox)
+        await self.unplugs.settle(sandbox)
 
     async def _by_state(self, sandbox: Sandbox, begun: OperationRow | None) -> None:
         row = sandbox.row
         self._finish_instant(row)
         if row.state in ("running", "paused"):
-            await self._adoption.adopt(sandbox)
+            await self.adoption.adopt(sandbox)
         elif row.state == "suspended" and not row.has_memory:
             return  # what was begun with it never counted, and is removed with the leftovers
-        elif row.state == "suspended" and not self._paths.checkpoint(row.sandbox_id).is_dir():
-            await self._repair.mark_crashed(sandbox, "its memory was lost when the host went down")
+        elif row.state == "suspended" and not self.paths.checkpoint(row.sandbox_id).is_dir():
+            await self.repair.mark_crashed(sandbox, "its memory was lost when the host went down")
         elif row.state == "suspended" and begun is not None and begun.kind == "wake":
-            await self._adoption.finish_waking(sandbox, begun)
+            await self.adoption.finish_waking(sandbox, begun)
         elif row.state == "suspended" and begun is not None and begun.kind == "suspend":
-            await self._running_machines.write_checksums(
-                self._paths.checkpoint(row.sandbox_id), row.sandbox_id
-            )
+            await self.running_machines.write_checksums(self.paths.checkpoint(row.sandbox_id), row.sandbox_id)
 
     def _finish_instant(self, row: SandboxRow) -> None:
         """Move a complete checkpoint into place if the previous one is already gone.
 
         It contains the disk that the engine keeps.
         """
-        checkpoint = self._paths.checkpoint(row.sandbox_id)
+        checkpoint = self.paths.checkpoint(row.sandbox_id)
         aside = checkpoint.with_name("checkpoint.new")
         if row.engine_disk and not checkpoint.exists() and (aside / CHECKSUMS_FILE).is_file():
             os.rename(aside, checkpoint)
 
     def _state(self, sandbox_id: str) -> SandboxState | None:
         try:
-            return self._registry.sandbox(sandbox_id).row.state
+            return self.registry.sandbox(sandbox_id).row.state
         except SandboxNotFoundError:
             return None
 
     async def _tidy(self, sandbox: Sandbox) -> None:
         """Remove what an interrupted operation left in the sandbox's own directory."""
         row = sandbox.row
-        directory = self._paths.sandbox(row.sandbox_id)
-        disk = self._paths.disk(row.sandbox_id, row.disk)
+        directory = self.paths.sandbox(row.sandbox_id)
+        disk = self.paths.disk(row.sandbox_id, row.disk)
         if not directory.is_dir():
             return
-        checkpoint = self._paths.checkpoint(row.sandbox_id)
-        paths = self._paths
+        checkpoint = self.paths.checkpoint(row.sandbox_id)
+        paths = self.paths
         needed = {disk, paths.console(row.sandbox_id), paths.row(row.sandbox_id)}
         needed |= {paths.decisions(row.sandbox_id), paths.limits(row.sandbox_id)}
         needed.add(paths.unplug_mark(row.sandbox_id))
@@ -279,4 +248,4 @@ class Reconcile:
             needed.add(earlier_pages_of(disk, row.machine_id))
         for entry in set(directory.iterdir()) - needed:
             _log.info("removing %s, which an interrupted operation left behind", entry)
-            self._trash.take(entry)
+            self.trash.take(entry)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 from atoll.errors import AtollError
@@ -12,20 +13,16 @@ from atoll.supervisor.state.sandbox import Sandbox, with_losses
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class RowRepair:
-    """Changes the rows of sandboxes that an earlier supervisor left.
+    """Changes the rows of sandboxes that an earlier supervisor left."""
 
-    Args:
-        registry: The sandboxes.
-    """
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
+    registry: Registry
 
     async def change(self, sandbox: Sandbox, **changes: Any) -> None:
         """Change a row, at least in memory: a full disk must not prevent a kill."""
         try:
-            await self._registry.change(sandbox, **changes)
+            await self.registry.change(sandbox, **changes)
         except AtollError as error:
             _log.warning("cannot store the state of sandbox %s: %s", sandbox.sandbox_id, error)
             sandbox.row = sandbox.row.but(**changes)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 
 
+@dataclass(eq=False, repr=False)
 class Alarms:
     """A queue of sandboxes to unplug, with the reasons. A sandbox that waits in it is not added again."""
 
-    def __init__(self) -> None:
-        self._queue: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
-        self._waiting: set[str] = set()
+    _queue: asyncio.Queue[tuple[str, str]] = field(default_factory=asyncio.Queue, init=False)
+    _waiting: set[str] = field(default_factory=set, init=False)
 
     def ring(self, sandbox_id: str, reason: str) -> None:
         """Have a sandbox unplugged soon."""

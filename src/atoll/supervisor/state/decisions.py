@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -23,20 +24,19 @@ _log = logging.getLogger(__name__)
 _Key = tuple[object, ...]
 
 
+@dataclass(eq=False, repr=False)
 class DecisionLog:
     """Keeps decisions. Equal ones of half a second are counted together.
 
     Args:
         path: Returns the path of the file of a sandbox.
-        journal: Writes the sandboxes' logs.
     """
 
-    def __init__(self, path: Callable[[str], Path], journal: Journal) -> None:
-        self._path = path
-        self._journal = journal
-        self._pending: dict[str, dict[_Key, EgressDecision]] = {}
-        self._lost: dict[str, int] = {}
-        self._flushing: asyncio.TimerHandle | None = None
+    path: Callable[[str], Path]
+    journal: Journal
+    _pending: dict[str, dict[_Key, EgressDecision]] = field(default_factory=dict, init=False)
+    _lost: dict[str, int] = field(default_factory=dict, init=False)
+    _flushing: asyncio.TimerHandle | None = field(default=None, init=False)
 
     def add(self, sandbox_id: str, decisions: Iterable[EgressDecision]) -> None:
         """Note decisions about a sandbox; they are written within half a second."""
@@ -69,17 +69,17 @@ class DecisionLog:
             self._tell(sandbox_id, list(decisions.values()), lost.get(sandbox_id, 0))
 
     def _write(self, sandbox_id: str, decisions: list[EgressDecision]) -> None:
-        path = self._path(sandbox_id)
+        path = self.path(sandbox_id)
         append_log(path, "\n".join(msgspec.json.encode(one).decode() for one in decisions))
         forget_log_head(path, most_bytes=_MOST_BYTES, keep_bytes=_KEEP_BYTES)
 
     def _tell(self, sandbox_id: str, decisions: list[EgressDecision], lost: int) -> None:
         refused = [one for one in decisions if one.action != "allow"]
         for one in refused[:_LOG_LINES]:
-            self._journal.tell(sandbox_id, line_of(one))
+            self.journal.tell(sandbox_id, line_of(one))
         more = sum(one.count for one in refused[_LOG_LINES:]) + lost
         if more:
-            self._journal.tell(sandbox_id, f"network: {more} more were refused; see `atoll policy log`")
+            self.journal.tell(sandbox_id, f"network: {more} more were refused; see `atoll policy log`")
 
 
 def line_of(decision: EgressDecision) -> str:

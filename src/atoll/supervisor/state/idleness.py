@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from atoll.types import Idle, Lifecycle
@@ -67,6 +68,7 @@ class Reading(NamedTuple):
     payload_bytes: int
 
 
+@dataclass(eq=False, repr=False)
 class LeakyBucket:
     """Fills with what is used, and leaks what idle guests use. It is full when there was work.
 
@@ -74,13 +76,12 @@ class LeakyBucket:
         leak_s: How much leaks in a second.
     """
 
-    def __init__(self, leak_s: float) -> None:
-        self._leak_s = leak_s
-        self._level = 0.0
+    leak_s: float
+    _level: float = field(default=0.0, init=False)
 
     def fills(self, amount: float, passed_s: float, size: float) -> bool:
         """Add what was used in ``passed_s`` seconds. Returns whether that was work; then it is empty again."""
-        self._level = max(0.0, self._level + amount - self._leak_s * passed_s)
+        self._level = max(0.0, self._level + amount - self.leak_s * passed_s)
         if self._level < size:
             return False
         self._level = 0.0

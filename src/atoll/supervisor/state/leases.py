@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from dataclasses import dataclass, field
 from typing import Any
 
 from atoll.supervisor.state.clock import Clock
@@ -21,6 +22,7 @@ _SPARE = 64
 JUMP_S = 1.0
 
 
+@dataclass(eq=False, repr=False)
 class LeaseTable:
     """Holds due times by sandbox id, in seconds of a clock that never jumps. A missing id is never due.
 
@@ -28,11 +30,10 @@ class LeaseTable:
         sooner: Set when a sandbox becomes due before all others.
     """
 
-    def __init__(self) -> None:
-        self.sooner = asyncio.Event()
-        self._due_s: dict[str, float] = {}
-        self._heap: list[tuple[float, str]] = []
-        self._ending: set[str] = set()
+    sooner: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _due_s: dict[str, float] = field(default_factory=dict, init=False)
+    _heap: list[tuple[float, str]] = field(default_factory=list, init=False)
+    _ending: set[str] = field(default_factory=set, init=False)
 
     def note(self, row: SandboxRow) -> None:
         """Note when a sandbox that is new or has changed is due, unless it is being ended right now."""
@@ -76,15 +77,11 @@ class LeaseTable:
         return due
 
 
+@dataclass(eq=False, repr=False)
 class Leases:
-    """Computes the lease columns of rows.
+    """Computes the lease columns of rows."""
 
-    Args:
-        clock: The host's clock.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
+    clock: Clock
 
     def born(self, row: SandboxRow) -> Columns:
         """The columns for a sandbox whose life begins now."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 
+@dataclass(eq=False, repr=False)
 class Pins:
     """Ids of sandboxes, snapshots and layers, each pinned by any number of operations."""
 
-    def __init__(self) -> None:
-        self._held: dict[str, int] = {}
+    _held: dict[str, int] = field(default_factory=dict, init=False)
 
     @contextlib.contextmanager
     def during(self, *ids: str) -> Iterator[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from atoll.host import free_bytes
@@ -14,6 +15,7 @@ _PLENTY_BYTES = 64 << 20
 _FULL_BYTES = 1 << 20
 
 
+@dataclass(eq=False, repr=False)
 class EmergencyReserve:
     """A file that occupies space until that space is needed.
 
@@ -21,8 +23,7 @@ class EmergencyReserve:
         path: The file, on the file system of the home.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    path: Path
 
     def begin(self) -> None:
         """Fill the reserve while there is plenty of space.
@@ -30,15 +31,15 @@ class EmergencyReserve:
         Free it if there is none, to start on a full disk.
         """
         with contextlib.suppress(OSError):
-            if free_bytes(self._path.parent) < _FULL_BYTES:
+            if free_bytes(self.path.parent) < _FULL_BYTES:
                 self.drop()
         self.load()
 
     def load(self) -> None:
         """Fill the reserve again while there is plenty of space, if it was freed."""
         with contextlib.suppress(OSError):  # without the reserve, things work as long as there is space
-            if not self._path.exists() and free_bytes(self._path.parent) > _PLENTY_BYTES:
-                fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            if not self.path.exists() and free_bytes(self.path.parent) > _PLENTY_BYTES:
+                fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
                 try:
                     os.posix_fallocate(fd, 0, _BYTES)
                 finally:
@@ -47,7 +48,7 @@ class EmergencyReserve:
     def drop(self) -> bool:
         """Free the reserve. Returns whether there was any."""
         try:
-            self._path.unlink()
+            self.path.unlink()
         except OSError:
             return False
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -47,6 +48,7 @@ def with_losses(row: SandboxRow, why: str) -> str:
     return f"{why}; the engine kept its disk, so all changes since its last suspend or snapshot are lost"
 
 
+@dataclass(eq=False, repr=False)
 class Sandbox:
     """A sandbox of this supervisor. Whatever changes its state holds ``lock``.
 
@@ -59,20 +61,19 @@ class Sandbox:
     ``memory_untold`` means that the guest has to be told its amount of memory when it is thawed.
     """
 
-    def __init__(self, row: SandboxRow, running: RunningMachine | None = None) -> None:
-        self.row = row
-        self.running = running
-        self.link: Link | None = None
-        self.unplugging: Unplugged | None = None
-        self.lock = SandboxLock()
-        self.memory_untold = False
-        self.untold: Recovery | None = None
-        self.dialled = False
-        self.holders = 0
-        self.was_left = False
-        self.idleness = Idleness()
-        # Rows of sleepers seldom change, and very many may be listed at once.
-        self._told: tuple[SandboxRow, SandboxInfo] | None = None
+    row: SandboxRow
+    running: RunningMachine | None = None
+    link: Link | None = field(default=None, init=False)
+    unplugging: Unplugged | None = field(default=None, init=False)
+    lock: SandboxLock = field(default_factory=SandboxLock, init=False)
+    memory_untold: bool = field(default=False, init=False)
+    untold: Recovery | None = field(default=None, init=False)
+    dialled: bool = field(default=False, init=False)
+    holders: int = field(default=0, init=False)
+    was_left: bool = field(default=False, init=False)
+    idleness: Idleness = field(default_factory=Idleness, init=False)
+    # Rows of sleepers seldom change, and very many may be listed at once.
+    _told: tuple[SandboxRow, SandboxInfo] | None = field(default=None, init=False)
 
     @property
     def sandbox_id(self) -> str:

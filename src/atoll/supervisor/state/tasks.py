@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from atoll.errors import AtollError
@@ -14,6 +15,7 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class Tasks:
     """Runs operations to their end: a client that leaves does not stop one midway.
 
@@ -23,10 +25,9 @@ class Tasks:
         begun: Called when an operation begins.
     """
 
-    def __init__(self, begun: Callable[[], None] | None = None) -> None:
-        self._begun = begun
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._watches: set[asyncio.Task[Any]] = set()
+    begun: Callable[[], None] | None = None
+    _tasks: set[asyncio.Task[Any]] = field(default_factory=set, init=False)
+    _watches: set[asyncio.Task[Any]] = field(default_factory=set, init=False)
 
     @property
     def busy(self) -> bool:
@@ -42,8 +43,8 @@ class Tasks:
 
     def spawn(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         """Start an operation. A failure that nobody awaits is logged."""
-        if self._begun:
-            self._begun()
+        if self.begun:
+            self.begun()
         return self._begin(work, self._tasks)
 
     def watch(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -9,6 +9,7 @@ import logging
 import re
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 
 import msgspec
 
@@ -45,41 +46,27 @@ _COPIES_MOST_BYTES = 1 << 30
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class Templates:
     """Makes, builds, tags and deletes templates.
 
     A client does a build, see ``sdk``. This class keeps the results, and cleans up when the client leaves.
 
     Args:
-        rows: All templates.
-        steps: Steps that were built before.
-        registry: Sandboxes and snapshots.
-        snapshots: Erases the snapshots that no template needs any more.
-        kills: Kills the sandboxes of builds that are over.
         quotas: Returns a team's quotas, which limit its concurrent builds.
         copied_disks: Whether each step keeps a copy of the disk.
     """
 
-    def __init__(
-        self,
-        rows: TemplateRegistry,
-        steps: BuildCache,
-        registry: Registry,
-        snapshots: Snapshots,
-        kills: Kills,
-        quotas: Callable[[str | None], Quotas],
-        *,
-        copied_disks: bool = False,
-    ) -> None:
-        self.rows = rows
-        self.steps = steps
-        self._registry = registry
-        self._snapshots = snapshots
-        self._kills = kills
-        self._quotas = quotas
-        self._copied_disks = copied_disks
-        self._look = asyncio.Event()
-        self._recording: set[str] = set()
+    rows: TemplateRegistry
+    steps: BuildCache
+    registry: Registry
+    snapshots: Snapshots
+    kills: Kills
+    quotas: Callable[[str | None], Quotas]
+    _: KW_ONLY
+    copied_disks: bool = False
+    _look: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _recording: set[str] = field(default_factory=set, init=False)
 
     async def load(self) -> None:
         """Read the templates and the steps from the database."""
@@ -142,15 +129,15 @@ class Templates:
             if isinstance(what, Sandbox):
                 if team is not None and what.row.team != team:
                     raise SandboxNotFoundError(f"there is no sandbox {what.sandbox_id!r}")
-                what = (await self._snapshots.make(what, None, "", build_id)).snapshot_id
+                what = (await self.snapshots.make(what, None, "", build_id)).snapshot_id
             async with self.rows.lock:
-                snapshot = self._registry.snapshot(what)
+                snapshot = self.registry.snapshot(what)
                 _check_free(snapshot, what, team, build_id)
                 values = {"state": "ready", "tags": all_tags, **_of_snapshot(snapshot)}
                 build = self._build(team, plain, build_id=build_id, **values)
                 row = await self.rows.put(_tagged(_row(self.rows, team, plain, build), build))
                 if snapshot.build_id is None:
-                    await self._registry.own_snapshot(snapshot.snapshot_id, build_id)
+                    await self.registry.own_snapshot(snapshot.snapshot_id, build_id)
         finally:
             self._recording.discard(build_id)
             self._look.set()
@@ -168,7 +155,7 @@ class Templates:
             row, build = self.rows.build(build_id)
             if build.state != "waiting":
                 raise StateError("build is not in waiting state", hint=f"it is {build.state}")
-            most = self._quotas(row.team).builds
+            most = self.quotas(row.team).builds
             if most is not None and self.rows.going(row.team) >= most:
                 raise QuotaError(
                     f"{most} builds of team {row.team!r} run already", hint="wait until one of them ends"
@@ -190,7 +177,7 @@ class Templates:
             if build.state in ("waiting", "building"):
                 is_ready = wanted.state == "ready"
                 if is_ready:
-                    self._registry.snapshot(wanted.snapshot_id or "")
+                    self.registry.snapshot(wanted.snapshot_id or "")
                 # With its tags in the same step: a ready build that has no tag is not needed.
                 _, build = await self.rows.change_build(
                     build_id,
@@ -201,8 +188,8 @@ class Templates:
                     step=wanted.step[:_STEP_MOST] if wanted.step else None,
                     reason=wanted.reason[:_REASON_MOST] if wanted.reason else None,
                 )
-        if self._copied_disks:
-            rows = [row for row in self._registry.snapshots() if row.build_id == build_id]
+        if self.copied_disks:
+            rows = [row for row in self.registry.snapshots() if row.build_id == build_id]
             for snapshot_id in _too_much(rows):
                 await self.steps.forget(snapshot_id)
         await self.sweep()
@@ -219,7 +206,7 @@ class Templates:
         waiting = list(keys)
         while (step := await self.steps.first(waiting)) is not None:
             try:
-                self._registry.snapshot(step.snapshot_id)
+                self.registry.snapshot(step.snapshot_id)
                 return step
             except SnapshotNotFoundError:
                 await self.steps.forget(step.snapshot_id)
@@ -239,7 +226,7 @@ class Templates:
         # Snapshots of builds too old to be listed go too: nothing records any more which template they
         # belonged to.
         known = {build.build_id for row in self.rows.all() for build in row.builds}
-        for snapshot in self._registry.snapshots():
+        for snapshot in self.registry.snapshots():
             if snapshot.build_id is not None and snapshot.build_id not in known:
                 await self.steps.forget(snapshot.snapshot_id)
         await self.sweep()
@@ -295,7 +282,7 @@ class Templates:
         """
         build_id = sandbox.row.attributes.get(BUILD_ATTRIBUTE)
         if build_id is not None and not self.rows.is_building(build_id):
-            await self._kills.kill(sandbox)
+            await self.kills.kill(sandbox)
             raise StateError(f"the build {build_id} has ended")
 
     async def sweep(self) -> list[str]:
@@ -304,19 +291,19 @@ class Templates:
         Returns why some of these stay.
         """
         kept = []
-        for sandbox in self._registry.sandboxes():
+        for sandbox in self.registry.sandboxes():
             build_id = sandbox.row.attributes.get(BUILD_ATTRIBUTE)
             if build_id is not None and not self.rows.is_building(build_id):
                 try:
-                    await self._kills.kill(sandbox)
+                    await self.kills.kill(sandbox)
                 except (AtollError, OSError) as error:
                     _log.warning("cannot kill sandbox %s of a build: %s", sandbox.sandbox_id, error)
         # Children before their parents.
-        for row in reversed(self._registry.snapshots()):
+        for row in reversed(self.registry.snapshots()):
             if row.build_id is None or self._keeps(row.snapshot_id, row.build_id):
                 continue
             try:
-                await self._snapshots.remove(row.snapshot_id)
+                await self.snapshots.remove(row.snapshot_id)
             except (SnapshotNotFoundError, SandboxNotFoundError):
                 continue
             except InUseError as error:
@@ -334,7 +321,7 @@ class Templates:
 
     def _build(self, team: str | None, name: str | None, **values: object) -> BuildInfo:
         found = self.rows.named(name, team) if name is not None else None
-        now_s = self._registry.now_s()
+        now_s = self.registry.now_s()
         known = {
             "build_id": str(uuid.uuid4()),
             "template_id": found.template_id if found else new_id(),

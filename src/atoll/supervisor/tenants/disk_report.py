@@ -7,6 +7,7 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -69,41 +70,25 @@ def team_shares(users: Iterable[Used], sizes: Mapping[str, int]) -> list[DiskUse
     return sorted(found, key=lambda use: (-use.own_bytes, use.id))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DiskReports:
     """Makes reports, one at a time: they read every directory that has changed.
 
     Args:
-        registry: The sandboxes and snapshots.
-        volumes: The volumes.
         images: Returns the images that have a name, and those with the digests that it is given.
-        templates: The templates, which own the snapshots of their builds.
-        sizes: Measures all of them.
-        paths: Where memories are.
         leftovers: Finds what nothing owns.
         disk: Returns the size and the free space of the home's file system.
     """
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        volumes: Volumes,
-        images: Callable[[Collection[str]], dict[str, Image]],
-        templates: TemplateRegistry,
-        sizes: DiskSizes,
-        paths: Paths,
-        leftovers: Callable[[], Awaitable[list[Leftover]]],
-        disk: Callable[[], DiskUsage],
-    ) -> None:
-        self._registry = registry
-        self._volumes = volumes
-        self._images = images
-        self._templates = templates
-        self._sizes = sizes
-        self._paths = paths
-        self._leftovers = leftovers
-        self._disk = disk
-        self._turn = asyncio.Lock()
+    registry: Registry
+    volumes: Volumes
+    images: Callable[[Collection[str]], dict[str, Image]]
+    templates: TemplateRegistry
+    sizes: DiskSizes
+    paths: Paths
+    leftovers: Callable[[], Awaitable[list[Leftover]]]
+    disk: Callable[[], DiskUsage]
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def make(self, team: str | None = None) -> DiskReport:
         """Measure what is used now, and report it.
@@ -112,16 +97,16 @@ class DiskReports:
             team: Report only what this team has, as if there was nothing else. None reports everything.
         """
         async with self._turn:
-            images = await asyncio.to_thread(self._images, digests_in_use(self._registry))
+            images = await asyncio.to_thread(self.images, digests_in_use(self.registry))
             if team is not None:
                 images = {digest: image for digest, image in images.items() if image.info.pulled_for == team}
-            await self._sizes.measure(self._measurable(team, images))
-            left = sum(one.size_bytes for one in await self._leftovers()) if team is None else None
-            disk = await asyncio.to_thread(self._disk) if team is None else None
+            await self.sizes.measure(self._measurable(team, images))
+            left = sum(one.size_bytes for one in await self.leftovers()) if team is None else None
+            disk = await asyncio.to_thread(self.disk) if team is None else None
             linked = await asyncio.to_thread(_linked, self._checkpoints())
         # What has come into being meanwhile is not measured yet, so it counts as nothing.
         users = self._users(team, images)
-        memories = {row.snapshot_id: row.memory_bytes for row in self._registry.snapshots()}
+        memories = {row.snapshot_id: row.memory_bytes for row in self.registry.snapshots()}
         sizes = {part: self._size(part, memories) for user in users for part in user.parts}
         users = [_with_links(user, linked, sizes) for user in users]
         return DiskReport(
@@ -136,39 +121,39 @@ class DiskReports:
     def _checkpoints(self) -> dict[str, Path]:
         """Where the memories are, by the parts that contain them."""
         found = {
-            f"changing:{one.sandbox_id}": self._paths.checkpoint(one.sandbox_id)
-            for one in self._registry.sandboxes()
+            f"changing:{one.sandbox_id}": self.paths.checkpoint(one.sandbox_id)
+            for one in self.registry.sandboxes()
             if one.row.state == "suspended"
         }
         return found | {
-            f"memory:{row.snapshot_id}": self._paths.snapshot_checkpoint(row.snapshot_id)
-            for row in self._registry.snapshots()
+            f"memory:{row.snapshot_id}": self.paths.snapshot_checkpoint(row.snapshot_id)
+            for row in self.registry.snapshots()
         }
 
     def _measurable(self, team: str | None, images: Mapping[str, Image]) -> DiskParts:
-        sandboxes = [one for one in self._registry.sandboxes() if team in (None, one.row.team)]
+        sandboxes = [one for one in self.registry.sandboxes() if team in (None, one.row.team)]
         layers = {id_ for one in sandboxes for id_ in one.row.stack}
-        layers |= {id_ for row in self._registry.snapshots() if team in (None, row.team) for id_ in row.stack}
-        volumes = [row.volume_id for row in self._volumes.list(team)]
+        layers |= {id_ for row in self.registry.snapshots() if team in (None, row.team) for id_ in row.stack}
+        volumes = [row.volume_id for row in self.volumes.list(team)]
         return DiskParts(
-            changing=self._sizes.changing(sandboxes, volumes),
+            changing=self.sizes.changing(sandboxes, volumes),
             layers=frozenset(layers),
             trees=frozenset(lower for image in images.values() for lower in image.lowers),
         )
 
     def _users(self, team: str | None, images: Mapping[str, Image]) -> list[Used]:
         found: list[Used] = []
-        for row in (one.row for one in self._registry.sandboxes()):
+        for row in (one.row for one in self.registry.sandboxes()):
             parts = {f"changing:{row.sandbox_id}", *(f"layer:{layer_id}" for layer_id in row.stack)}
             found.append(Used("sandbox", row.sandbox_id, row.name, row.team, frozenset(parts)))
         built = {
             build.snapshot_id: template
-            for template in self._templates.all()
+            for template in self.templates.all()
             for build in template.builds
             if build.snapshot_id is not None
         }
         templates: dict[str, frozenset[str]] = {}
-        for snapshot in self._registry.snapshots():
+        for snapshot in self.registry.snapshots():
             used = frozenset(
                 {f"memory:{snapshot.snapshot_id}", *(f"layer:{layer_id}" for layer_id in snapshot.stack)}
             )
@@ -176,10 +161,10 @@ class DiskReports:
                 templates[owner.template_id] = templates.get(owner.template_id, frozenset()) | used
             else:
                 found.append(Used("snapshot", snapshot.snapshot_id, snapshot.name, snapshot.team, used))
-        for one in self._templates.all():
+        for one in self.templates.all():
             used = templates.get(one.template_id, frozenset())
             found.append(Used("template", one.template_id, one.name, one.team, used))
-        for volume in self._volumes.list():
+        for volume in self.volumes.list():
             own = frozenset({f"changing:{volume.volume_id}"})
             found.append(Used("volume", volume.volume_id, volume.name, volume.team, own))
         for digest, image in images.items():
@@ -192,15 +177,15 @@ class DiskReports:
 
     def _brought_to(self, team: str) -> set[str]:
         """The layers that other teams' snapshots brought, which count towards no quota of this one."""
-        return {id_ for row in self._registry.snapshots() if row.team != team for id_ in row.stack}
+        return {id_ for row in self.registry.snapshots() if row.team != team for id_ in row.stack}
 
     def _size(self, part: str, memories: Mapping[str, int]) -> int:
         kind, _, name = part.partition(":")
         if kind == "memory":
             return memories[name]
         if kind == "layer":
-            return self._sizes.of_layer(name)
-        return self._sizes.of_tree(Path(name)) if kind == "tree" else self._sizes.of(name)
+            return self.sizes.of_layer(name)
+        return self.sizes.of_tree(Path(name)) if kind == "tree" else self.sizes.of(name)
 
 
 def _linked(checkpoints: Mapping[str, Path]) -> dict[str, dict[str, int]]:

@@ -49,26 +49,20 @@ class _Measure:
     rests_since: float | None
 
 
+@dataclass(eq=False, repr=False)
 class DiskSizes:
     """Remembers how large the parts of the disk are, and measures what has changed.
 
     Nothing here opens a file, follows a symlink or enters a mount, so a guest cannot lead or hold it.
-
-    Args:
-        registry: The sandboxes and snapshots.
-        volumes: The volumes.
-        paths: Where sandboxes and volumes are.
-        layers: Measures layers.
     """
 
-    def __init__(self, registry: Registry, volumes: Volumes, paths: Paths, layers: Layers) -> None:
-        self._registry = registry
-        self._volumes = volumes
-        self._paths = paths
-        self._layers = layers
-        self._trees: dict[Path, int] = {}
-        self._measures: dict[str, _Measure] = {}
-        self._frozen: dict[str, int] = {}
+    registry: Registry
+    volumes: Volumes
+    paths: Paths
+    layers: Layers
+    _trees: dict[Path, int] = field(default_factory=dict, init=False)
+    _measures: dict[str, _Measure] = field(default_factory=dict, init=False)
+    _frozen: dict[str, int] = field(default_factory=dict, init=False)
 
     def is_known(self, parts: DiskParts) -> bool:
         """Whether all of it was measured lately enough."""
@@ -96,15 +90,15 @@ class DiskSizes:
     async def measure(self, parts: DiskParts) -> None:
         """Measure what was not measured lately enough."""
         for layer_id in parts.layers - self._frozen.keys():
-            work = partial(self._layers.size_bytes, layer_id)
+            work = partial(self.layers.size_bytes, layer_id)
             self._frozen[layer_id] = (await asyncio.to_thread(measured, work, 0))[0]
         for tree in parts.trees - self._trees.keys():
             self._trees[tree] = (await asyncio.to_thread(measured, partial(tree_bytes, tree), 0))[0]
-        volumes = self._volumes.ids()
+        volumes = self.volumes.ids()
         for id_, rests_since in self._stale(parts).items():
             before_bytes = self.of(id_)
             if id_ in volumes:
-                work = partial(tree_bytes, self._paths.volume(id_))
+                work = partial(tree_bytes, self.paths.volume(id_))
                 size_bytes, took_s = await asyncio.to_thread(measured, work, before_bytes)
             else:
                 size_bytes, took_s = await self._of_sandbox(id_, before_bytes)
@@ -115,7 +109,7 @@ class DiskSizes:
 
     async def _of_sandbox(self, sandbox_id: str, before_bytes: int) -> tuple[int, float]:
         try:
-            sandbox = self._registry.sandbox(sandbox_id)
+            sandbox = self.registry.sandbox(sandbox_id)
             kept = await _kept_by_engine(sandbox)
         except (AtollError, OSError):  # it is gone
             return 0, 0.0
@@ -124,22 +118,20 @@ class DiskSizes:
 
     def _disk_and_memory(self, sandbox: Sandbox, kept: int) -> int:
         row = sandbox.row
-        disk = (
-            0 if row.engine_disk else self._layers.sizes_changed(self._paths.disk(row.sandbox_id, row.disk))
-        )
-        memory = self._paths.checkpoint(row.sandbox_id)
+        disk = 0 if row.engine_disk else self.layers.sizes_changed(self.paths.disk(row.sandbox_id, row.disk))
+        memory = self.paths.checkpoint(row.sandbox_id)
         held = tree_bytes(memory) if memory.is_dir() else 0
         if row.machine_id is not None:
-            held += _shares(earlier_pages_of(self._paths.disk(row.sandbox_id, row.disk), row.machine_id))
+            held += _shares(earlier_pages_of(self.paths.disk(row.sandbox_id, row.disk), row.machine_id))
         return kept + disk + held
 
     def _forget(self) -> None:
         """Forget the sizes of what no longer exists."""
-        living = {one.sandbox_id for one in self._registry.all()} | self._volumes.ids()
+        living = {one.sandbox_id for one in self.registry.all()} | self.volumes.ids()
         for id_ in self._measures.keys() - living:
             del self._measures[id_]
-        standing = {id_ for one in self._registry.all() for id_ in one.row.stack}
-        standing |= {id_ for row in self._registry.snapshots() for id_ in row.stack}
+        standing = {id_ for one in self.registry.all() for id_ in one.row.stack}
+        standing |= {id_ for row in self.registry.snapshots() for id_ in row.stack}
         for layer_id in self._frozen.keys() - standing:
             del self._frozen[layer_id]
 

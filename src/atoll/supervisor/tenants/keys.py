@@ -7,6 +7,7 @@ import hmac
 import logging
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from atoll.errors import AtollError, DeniedError, InvalidSpecError, KeyNotFoundError, TeamNotFoundError
@@ -27,28 +28,26 @@ _ENDED_S = 30 * 86400.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class Keys:
     """Makes, checks and revokes keys.
 
     Args:
-        database: The database.
         directory: Where each key has a directory for the copy of its row.
-        teams: The teams that keys belong to.
         clock: Returns Unix seconds.
     """
 
-    def __init__(self, database: Database, directory: Path, teams: Teams, clock: Callable[[], float]) -> None:
-        self._database = database
-        self._directory = directory
-        self._teams = teams
-        self._clock = clock
-        self._rows: dict[str, KeyRow] = {}
-        self._lock = asyncio.Lock()
+    database: Database
+    directory: Path
+    teams: Teams
+    clock: Callable[[], float]
+    _rows: dict[str, KeyRow] = field(default_factory=dict, init=False)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def load(self) -> None:
         """Read the keys from the database."""
-        self._rows = {row.key_id: row for row in await self._database.all(KeyRow)}
-        await erase_unknown(self._directory, self._rows)
+        self._rows = {row.key_id: row for row in await self.database.all(KeyRow)}
+        await erase_unknown(self.directory, self._rows)
 
     def list(self, team: str | None = None) -> list[KeyInfo]:
         """All keys, or those of a team, the oldest first. Keys that have ended are listed for 30 days.
@@ -57,7 +56,7 @@ class Keys:
             TeamNotFoundError: There is no such team.
         """
         if team is not None:
-            self._teams.get(team)
+            self.teams.get(team)
         return [row.info() for row in self._rows.values() if team in (None, row.team)]
 
     async def create(self, team: str, name: str, expires_in_s: float | None) -> NewKey:
@@ -74,7 +73,7 @@ class Keys:
         if expires_in_s is not None and not 0 < expires_in_s < float("inf"):
             raise InvalidSpecError(f"expires_in_s is {expires_in_s:g}", hint="give seconds, more than 0")
         key = f"{PREFIX}{secrets.token_hex(_SECRET_BYTES)}"
-        now_s = self._clock()
+        now_s = self.clock()
         row = KeyRow(
             key_id=key_id_of(key),
             team=team,
@@ -86,12 +85,12 @@ class Keys:
             expires_at=None if expires_in_s is None else now_s + expires_in_s,
         )
         async with self._lock:
-            self._teams.get(team)
+            self.teams.get(team)
             # At once, so that the team is not deleted meanwhile.
             self._rows[row.key_id] = row
             try:
-                (self._directory / row.key_id).mkdir(mode=0o700, exist_ok=True)
-                await self._database.put(row, durable=True)
+                (self.directory / row.key_id).mkdir(mode=0o700, exist_ok=True)
+                await self.database.put(row, durable=True)
             except BaseException:
                 self._rows.pop(row.key_id, None)
                 raise
@@ -109,12 +108,12 @@ class Keys:
             if row is None:
                 raise KeyNotFoundError(f"there is no key {key_id!r}", hint="`atoll key ls` lists them")
             if row.revoked_at is None:
-                now_s = self._clock()
+                now_s = self.clock()
                 before, row = row, row.but(revoked_at=now_s, changed_at=now_s)
                 # First in memory, for requests that come now, then on the disk.
                 self._rows[key_id] = row
                 try:
-                    await self._database.put(row, durable=True)
+                    await self.database.put(row, durable=True)
                 except BaseException:
                     self._rows[key_id] = before
                     raise
@@ -126,12 +125,12 @@ class Keys:
         Raises:
             DeniedError: There is no such key, or it is revoked or expired.
         """
-        now_s = self._clock()
+        now_s = self.clock()
         row = self._rows.get(key_id_of(key)) if len(key) <= _KEY_MOST else None
         if row is None or not hmac.compare_digest(row.hash, key_hash(key)) or _ended(row, now_s):
             raise DeniedError("the key is wrong", hint="`atoll key create` makes one")
         try:
-            team = self._teams.get(row.team)
+            team = self.teams.get(row.team)
         except TeamNotFoundError:
             raise DeniedError("the key is wrong", hint="its team is being deleted") from None
         if row.used_at is None or now_s - row.used_at >= _USED_S:
@@ -151,16 +150,16 @@ class Keys:
             noted = newest.but(used_at=now_s, changed_at=now_s)
             self._rows[row.key_id] = noted
             try:
-                await self._database.put(noted)
+                await self.database.put(noted)
             except AtollError as error:
                 # A full disk must not prevent the use of what exists.
                 _log.warning("cannot store the last use of key %s: %s", row.key_id, error)
 
     async def _forget(self, wanted: Callable[[KeyRow], bool]) -> None:
         for row in [row for row in self._rows.values() if wanted(row)]:
-            await self._database.delete(row)
+            await self.database.delete(row)
             self._rows.pop(row.key_id, None)
-            await erase(self._directory / row.key_id)
+            await erase(self.directory / row.key_id)
 
 
 def _ended(row: KeyRow, now_s: float) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from atoll.types import PASSWORD_MASK, EgressPolicy, Policy
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class ProxyPasswords:
     """Seals and opens them. A sealed one opens only for its team, its proxy and its user.
 
@@ -25,8 +27,7 @@ class ProxyPasswords:
         vault: Returns the home's vault, made now if ``may_create`` says so and the home has no secrets.
     """
 
-    def __init__(self, vault: Callable[..., Vault]) -> None:
-        self._vault = vault
+    vault: Callable[..., Vault]
 
     async def seal(
         self, network: EgressPolicy, team: str | None, before: EgressPolicy | None = None
@@ -49,7 +50,7 @@ class ProxyPasswords:
         if password == PASSWORD_MASK:
             sealed = _sealed_before(place, before)
         else:
-            vault = await asyncio.to_thread(self._vault, may_create=True)
+            vault = await asyncio.to_thread(self.vault, may_create=True)
             data = vault.seal(password, _belonging(team, place))
             sealed = SEALED + base64.urlsafe_b64encode(data).decode().rstrip("=")
         return _replaced(network, sealed)
@@ -64,7 +65,7 @@ class ProxyPasswords:
         text = password.removeprefix(SEALED)
         try:
             data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-            return _replaced(network, self._vault().open(data, _belonging(team, place)))
+            return _replaced(network, self.vault().open(data, _belonging(team, place)))
         except (AtollError, ValueError) as error:
             _log.warning("the password of an upstream proxy cannot be opened: %s", type(error).__name__)
             return network

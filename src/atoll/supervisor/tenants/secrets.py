@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from atoll.errors import HostError, InvalidSpecError, NameTakenError, SecretNotFoundError
@@ -26,34 +27,30 @@ _log = logging.getLogger(__name__)
 Follower = Callable[[str | None, str], None]
 
 
+@dataclass(eq=False, repr=False)
 class Secrets:
     """Makes, updates and deletes secrets, and opens their values.
 
     No error shows a value, or a name that is invalid: it may be a value in the wrong place.
 
     Args:
-        database: The database.
         directory: Where each secret has a directory for the copy of its row.
-        source: Where the key is that values are sealed with.
         clock: Returns Unix seconds.
     """
 
-    def __init__(
-        self, database: Database, directory: Path, source: KeySource, clock: Callable[[], float]
-    ) -> None:
-        self._database = database
-        self._directory = directory
-        self._source = source
-        self._clock = clock
-        self._rows: dict[str, SecretRow] = {}
-        self._vault: Vault | None = None
-        self._lock = asyncio.Lock()
-        self._followers: list[Follower] = []
+    database: Database
+    directory: Path
+    source: KeySource
+    clock: Callable[[], float]
+    _rows: dict[str, SecretRow] = field(default_factory=dict, init=False)
+    _vault: Vault | None = field(default=None, init=False)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _followers: list[Follower] = field(default_factory=list, init=False)
 
     async def load(self) -> None:
         """Read the secrets from the database, and their key. Without the key, the rest still works."""
-        self._rows = {row.secret_id: row for row in await self._database.all(SecretRow)}
-        await erase_unknown(self._directory, self._rows)
+        self._rows = {row.secret_id: row for row in await self.database.all(SecretRow)}
+        await erase_unknown(self.directory, self._rows)
         if self._rows:
             try:
                 await asyncio.to_thread(self.vault)
@@ -141,7 +138,7 @@ class Secrets:
             HostError: The key is missing, or cannot be used.
         """
         if self._vault is None:
-            self._vault = open_vault(self._source, may_create=may_create and not self._rows)
+            self._vault = open_vault(self.source, may_create=may_create and not self._rows)
         return self._vault
 
     async def create(
@@ -162,7 +159,7 @@ class Secrets:
             HostError: The key cannot be made or used.
         """
         check_secret_value(value)
-        now_s = self._clock()
+        now_s = self.clock()
         row = SecretRow(
             secret_id=PREFIX + new_id(),
             name=_checked_name(name),
@@ -179,10 +176,10 @@ class Secrets:
             self._check_free(row.name, team)
             vault = await asyncio.to_thread(self.vault, may_create=True)
             row = row.but(sealed=vault.seal(value, _belonging(row)))
-            directory = self._directory / row.secret_id
+            directory = self.directory / row.secret_id
             try:
                 directory.mkdir(mode=0o700)
-                await self._database.put(row, durable=True)
+                await self.database.put(row, durable=True)
             except BaseException:
                 await erase(directory)
                 raise
@@ -217,10 +214,10 @@ class Secrets:
                 hosts=row.hosts if hosts is None else _checked_hosts(hosts),
                 metadata=row.metadata if metadata is None else _checked_labels(metadata),
                 version=row.version + 1,
-                changed_at=self._clock(),
+                changed_at=self.clock(),
             )
             row = row.but(sealed=vault.seal(value, _belonging(row)))
-            await self._database.put(row, durable=True)
+            await self.database.put(row, durable=True)
             self._rows[row.secret_id] = row
         self._tell(row)
         return row.info()
@@ -246,9 +243,9 @@ class Secrets:
             self._tell(row)
 
     async def _erase(self, row: SecretRow) -> None:
-        await self._database.delete(row)
+        await self.database.delete(row)
         self._rows.pop(row.secret_id, None)
-        await erase(self._directory / row.secret_id)
+        await erase(self.directory / row.secret_id)
 
     def _tell(self, row: SecretRow) -> None:
         for follower in self._followers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from atoll.errors import InUseError, InvalidSpecError, NameTakenError, TeamNotFoundError
@@ -17,27 +18,26 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _SHOWN_MOST = 5
 
 
+@dataclass(eq=False, repr=False)
 class Teams:
     """Makes, changes and deletes teams.
 
     Args:
-        database: The database.
         directory: Where each team has a directory for the copy of its row.
         clock: Returns Unix seconds.
     """
 
-    def __init__(self, database: Database, directory: Path, clock: Callable[[], float]) -> None:
-        self._database = database
-        self._directory = directory
-        self._clock = clock
-        self._rows: dict[str, TeamRow] = {}
-        self._lock = asyncio.Lock()
-        self._ceiling_set: Callable[[str], None] = lambda _: None
+    database: Database
+    directory: Path
+    clock: Callable[[], float]
+    _rows: dict[str, TeamRow] = field(default_factory=dict, init=False)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _ceiling_set: Callable[[str], None] = field(default_factory=lambda: lambda _: None, init=False)
 
     async def load(self) -> None:
         """Read the teams from the database."""
-        self._rows = {row.name: row for row in await self._database.all(TeamRow)}
-        await erase_unknown(self._directory, self._rows)
+        self._rows = {row.name: row for row in await self.database.all(TeamRow)}
+        await erase_unknown(self.directory, self._rows)
 
     def list(self) -> list[TeamInfo]:
         """All teams, the oldest first."""
@@ -83,8 +83,8 @@ class Teams:
         async with self._lock:
             if name in self._rows:
                 raise NameTakenError(f"there is a team {name!r}", hint="choose another name")
-            now_s = self._clock()
-            (self._directory / name).mkdir(mode=0o700, exist_ok=True)
+            now_s = self.clock()
+            (self.directory / name).mkdir(mode=0o700, exist_ok=True)
             await self._put(TeamRow(name=name, created_at=now_s, changed_at=now_s, quotas=quotas))
         return self.get(name)
 
@@ -97,7 +97,7 @@ class Teams:
         """
         quotas.check()
         async with self._lock:
-            await self._put(self._row(name).but(quotas=quotas, changed_at=self._clock()))
+            await self._put(self._row(name).but(quotas=quotas, changed_at=self.clock()))
         return self.get(name)
 
     async def set_ceiling(self, name: str, ceiling: EgressPolicy | None) -> TeamInfo:
@@ -107,7 +107,7 @@ class Teams:
             TeamNotFoundError: There is no such team.
         """
         async with self._lock:
-            await self._put(self._row(name).but(ceiling=ceiling, changed_at=self._clock()))
+            await self._put(self._row(name).but(ceiling=ceiling, changed_at=self.clock()))
             self._ceiling_set(name)
         return self.get(name)
 
@@ -136,14 +136,14 @@ class Teams:
             del self._rows[name]
             try:
                 await forget()
-                await self._database.delete(row)
+                await self.database.delete(row)
             except BaseException:
                 self._rows[name] = row
                 raise
-            await erase(self._directory / name)
+            await erase(self.directory / name)
 
     async def _put(self, row: TeamRow) -> None:
-        await self._database.put(row, durable=True)
+        await self.database.put(row, durable=True)
         self._rows[row.name] = row
 
     def _row(self, name: str) -> TeamRow:
