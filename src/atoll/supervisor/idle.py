@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -34,6 +35,7 @@ def may_end_holder(states: Iterable[str]) -> bool:
     return not any(state in ("running", "paused", "creating") for state in states)
 
 
+@dataclass(eq=False, repr=False)
 class Keeper:
     """Notes what clients do and tells when the supervisor may exit.
 
@@ -44,32 +46,29 @@ class Keeper:
         clock: Returns monotonic seconds.
     """
 
-    def __init__(
-        self,
-        idle_exit_s: float,
-        look: Callable[[], tuple[tuple[str, ...], int, bool]],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._idle_exit_s = idle_exit_s
-        self._look = look
-        self._clock = clock
-        self._asked_at_s = clock()
+    idle_exit_s: float
+    look: Callable[[], tuple[tuple[str, ...], int, bool]]
+    clock: Callable[[], float] = time.monotonic
+    _asked_at_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._asked_at_s = self.clock()
 
     def note(self) -> None:
         """Note a client request."""
-        self._asked_at_s = self._clock()
+        self._asked_at_s = self.clock()
 
     def may_leave(self) -> bool:
         """Whether the supervisor may exit now."""
-        states, clients, busy = self._look()
+        states, clients, busy = self.look()
         if clients or busy or not may_end_holder(states):
             self.note()
         activity = Activity(states=states, clients=clients, busy=busy, asked_at_s=self._asked_at_s)
-        return may_leave(activity, now_s=self._clock(), idle_exit_s=self._idle_exit_s)
+        return may_leave(activity, now_s=self.clock(), idle_exit_s=self.idle_exit_s)
 
     async def until_idle(self) -> None:
         """Return when the supervisor may exit. Its own start does not count as idleness."""
         self.note()
-        pause_s = min(1.0, max(0.05, self._idle_exit_s / 10))
+        pause_s = min(1.0, max(0.05, self.idle_exit_s / 10))
         while not self.may_leave():  # noqa: ASYNC110 - what it looks at has no event
             await asyncio.sleep(pause_s)

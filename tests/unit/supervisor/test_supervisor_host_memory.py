@@ -171,7 +171,7 @@ def with_host(test: Callable[[Harness, Host], Awaitable[None]]) -> Callable[[Pat
     async def run(harness: Harness) -> None:
         host = Host(harness)
         admission = harness.system._steps.memory_admission
-        admission._patience_s = 0.3
+        admission.patience_s = 0.3
         admission._refused_s = -1.0
         await test(harness, host)
 

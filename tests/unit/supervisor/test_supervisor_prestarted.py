@@ -174,7 +174,7 @@ async def test_one_whose_sandbox_cannot_go_on_ends(harness: Harness) -> None:
 async def test_none_is_made_or_kept_while_memory_is_short(harness: Harness) -> None:
     own = harness.system.prestarted
     made = await harness.create()
-    with patch.object(own, "_memory", lambda: SHORT):
+    with patch.object(own, "memory", lambda: SHORT):
         await harness.asleep(made)
         await harness.until(lambda: not own._making)
         assert not harness.host.prestarted_machines

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,7 @@ def checkpoint_bytes(checkpoint: Path) -> int:
         return BOOT_BYTES
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MemoryAdmission:
     """Admits machines that are to start, first come first served.
 
@@ -42,33 +44,23 @@ class MemoryAdmission:
 
     Args:
         look: Returns the host's memory.
-        registry: The sandboxes, which the error names.
-        paths: Where their checkpoints are.
-        turns: Bounds how many wake at once.
         clock: Returns monotonic seconds.
         patience_s: How long one waits for its turn.
     """
 
-    def __init__(
-        self,
-        *,
-        look: Callable[[], HostMemory],
-        registry: Registry,
-        paths: Paths,
-        turns: Turns,
-        clock: Callable[[], float] = time.monotonic,
-        patience_s: float = _PATIENCE_S,
-    ) -> None:
-        self._look = look
-        self._registry = registry
-        self._paths = paths
-        self._turns = turns
-        self._clock = clock
-        self._patience_s = patience_s
-        self._starting: list[int] = []
-        self._waiting: list[int] = []
-        self._turn = asyncio.Lock()
-        self._refused_s = -patience_s
+    look: Callable[[], HostMemory]
+    registry: Registry
+    paths: Paths
+    turns: Turns
+    clock: Callable[[], float] = time.monotonic
+    patience_s: float = _PATIENCE_S
+    _starting: list[int] = field(default_factory=list, init=False)
+    _waiting: list[int] = field(default_factory=list, init=False)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _refused_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._refused_s = -self.patience_s
 
     @property
     def wanted_bytes(self) -> int:
@@ -84,7 +76,7 @@ class MemoryAdmission:
         """
         fits = self._fits(needed_bytes)
         # Right after one has waited in vain, a long queue must not wait in vain one after the other.
-        if self._clock() - self._refused_s < self._patience_s:
+        if self.clock() - self._refused_s < self.patience_s:
             if not fits:
                 raise await asyncio.to_thread(self._refusal, row, needed_bytes)
         elif not fits or self._turn.locked():
@@ -106,24 +98,24 @@ class MemoryAdmission:
             HostMemoryError: There was no room in time.
         """
         from_memory = memory and row.has_memory
-        checkpoint = self._paths.checkpoint(row.sandbox_id)
+        checkpoint = self.paths.checkpoint(row.sandbox_id)
         needed_bytes = checkpoint_bytes(checkpoint) if from_memory else BOOT_BYTES
-        async with self._turns.turn(), self.room(row, needed_bytes):
+        async with self.turns.turn(), self.room(row, needed_bytes):
             yield
 
     def _fits(self, needed_bytes: int) -> bool:
-        memory = self._look()
+        memory = self.look()
         is_off = memory.kept_free_bytes <= 0
         return is_off or sum(self._starting) + needed_bytes <= memory.room_bytes
 
     async def _wait(self, row: SandboxRow, needed_bytes: int) -> None:
         self._waiting.append(needed_bytes)
         try:
-            async with asyncio.timeout(self._patience_s), self._turn:
+            async with asyncio.timeout(self.patience_s), self._turn:
                 while not self._fits(needed_bytes):  # noqa: ASYNC110 - the host's memory has no event
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
-            self._refused_s = self._clock()
+            self._refused_s = self.clock()
             raise await asyncio.to_thread(self._refusal, row, needed_bytes) from None
         finally:
             self._waiting.remove(needed_bytes)
@@ -133,7 +125,7 @@ class MemoryAdmission:
         hint = "suspend or kill a sandbox, or try again later"
         # A team is told of nothing but its own.
         if row.team is None:
-            memory = self._look()
+            memory = self.look()
             what += (
                 f", {memory.available_bytes // _MIB:,} of {memory.total_bytes // _MIB:,} MiB are available, "
                 f"and {memory.kept_free_bytes // _MIB:,} MiB stay free"
@@ -151,7 +143,7 @@ class MemoryAdmission:
     def _used(self, team: str | None) -> list[tuple[str, int]]:
         """The sandboxes that run, and the memory of each, the biggest first."""
         found = []
-        for sandbox in self._registry.sandboxes():
+        for sandbox in self.registry.sandboxes():
             row, running = sandbox.row, sandbox.running
             if running is not None and team in (None, row.team):
                 found.append((row.name or row.sandbox_id, memory_bytes(running.machine) or 0))

@@ -8,6 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,48 +48,36 @@ class PrestartedDiedError(EngineError):
     """A prestarted machine ended while something was restored into it: the checkpoint is fine, try again."""
 
 
+@dataclass(eq=False, repr=False)
 class PrestartedMachines:
     """Keeps one prestarted machine, for sandboxes like the one expected last.
 
     Args:
-        paths: Where machines have their directories.
         pins: Where network namespaces are pinned.
         engine: Returns the engine of a machine or checkpoint.
-        programs: The guest agents' binaries.
-        tasks: Owner of the task that makes it.
         kept: False keeps none.
         memory: Reports the host's memory.
     """
 
-    def __init__(
-        self,
-        paths: Paths,
-        pins: Path,
-        *,
-        engine: Callable[[Versions], Engine],
-        programs: Programs,
-        tasks: Tasks,
-        kept: bool,
-        memory: Callable[[], HostMemory],
-    ) -> None:
-        self._paths = paths
-        self._pins = pins
-        self._engine = engine
-        self._programs = programs
-        self._tasks = tasks
-        self._kept = kept
-        self._memory = memory
-        self._ids: set[str] = set()
-        self._prestarted: tuple[_Shape, PrestartedMachine] | None = None
-        self._wanted: _Shape | None = None
-        self._expected: _Shape | None = None
-        self._making = False
-        self._rest_s = _REST_S
-        self._rests_until_s = 0.0
+    paths: Paths
+    pins: Path
+    _: KW_ONLY
+    engine: Callable[[Versions], Engine]
+    programs: Programs
+    tasks: Tasks
+    kept: bool
+    memory: Callable[[], HostMemory]
+    _ids: set[str] = field(default_factory=set, init=False)
+    _prestarted: tuple[_Shape, PrestartedMachine] | None = field(default=None, init=False)
+    _wanted: _Shape | None = field(default=None, init=False)
+    _expected: _Shape | None = field(default=None, init=False)
+    _making: bool = field(default=False, init=False)
+    _rest_s: float = field(default=_REST_S, init=False)
+    _rests_until_s: float = field(default=0.0, init=False)
 
     def sweep(self) -> None:
         """Remove what ended machines left."""
-        for place in self._paths.roots.iterdir() if self._paths.roots.is_dir() else ():
+        for place in self.paths.roots.iterdir() if self.paths.roots.is_dir() else ():
             remove_empty_place(place)
 
     def ids(self) -> set[str]:
@@ -97,7 +86,7 @@ class PrestartedMachines:
 
     def expect(self, plan: RunPlan) -> None:
         """Start to make a prestarted machine that fits this plan, which may be restored soon."""
-        if not self._kept or not self._fits(plan) or time.monotonic() < self._rests_until_s:
+        if not self.kept or not self._fits(plan) or time.monotonic() < self._rests_until_s:
             return
         shape, before = _shape(plan), self._expected
         self._expected = shape
@@ -107,7 +96,7 @@ class PrestartedMachines:
             self._wanted = shape
         if not self._making and not (self._prestarted and self._prestarted[0] == self._wanted):
             self._making = True
-            self._tasks.watch(self._make_soon())
+            self.tasks.watch(self._make_soon())
 
     def take(self, plan: RunPlan) -> PrestartedMachine | None:
         """Hand over the prestarted machine for a plan with a checkpoint, or None if none fits.
@@ -122,30 +111,30 @@ class PrestartedMachines:
 
     def _fits(self, plan: RunPlan) -> bool:
         # An engine that was installed earlier may not support prestarted machines.
-        is_current = plan.versions.engine == self._programs.current.engine
+        is_current = plan.versions.engine == self.programs.current.engine
         return is_current and not plan.engine_disk and not plan.volumes
 
     async def aclose(self) -> None:
         """End the prestarted machine, and make no more."""
-        self._kept = False
+        self.kept = False
         await self.drain()
 
     async def _make_soon(self) -> None:
         try:
             await asyncio.sleep(_REFILL_PAUSE_S)
-            while self._kept and (shape := self._wanted) and self._memory().room_bytes >= 0:
+            while self.kept and (shape := self._wanted) and self.memory().room_bytes >= 0:
                 if self._prestarted is not None and self._prestarted[0] == shape:
                     return
                 await self.drain()
                 prestarted = await self._make(shape)
                 self._rest_s = _REST_S
-                if self._kept:
+                if self.kept:
                     self._prestarted = (shape, prestarted)
                 else:
                     await to_the_end(self._end(prestarted))
         except UnsupportedError as error:
             _log.warning("no machine is kept ready for wakes and forks: %s", error)
-            self._kept = False
+            self.kept = False
         except (AtollError, OSError) as error:
             _log.warning("no machine is kept ready for %g s: %s", self._rest_s, error)
             self._rests_until_s = time.monotonic() + self._rest_s
@@ -156,15 +145,15 @@ class PrestartedMachines:
     async def _make(self, shape: _Shape) -> PrestartedMachine:
         machine_id = new_id()
         self._ids.add(machine_id)
-        state_dir = self._paths.machines / machine_id
-        pin = self._pins / f"{machine_id}.inner"
+        state_dir = self.paths.machines / machine_id
+        pin = self.pins / f"{machine_id}.inner"
         plan = PrestartPlan(
             machine_id=machine_id,
             state_dir=state_dir,
-            place=self._paths.roots / machine_id,
+            place=self.paths.roots / machine_id,
             netns=pin,
             argv=AGENT_ARGV,
-            binds=agent_binds(self._programs, shape.versions),
+            binds=agent_binds(self.programs, shape.versions),
             limits=Limits(memory_mib=shape.memory_mib, vcpus=shape.vcpus),
         )
         prestarted: PrestartedMachine | None = None
@@ -172,7 +161,7 @@ class PrestartedMachines:
             await to_the_end(asyncio.to_thread(self._prepare, state_dir))
             try:
                 await to_the_end(asyncio.to_thread(new_netns, pin))
-                engine = self._engine(shape.versions)
+                engine = self.engine(shape.versions)
                 if not isinstance(engine, Prestarting):
                     raise UnsupportedError(f"the engine {engine.name!r} keeps no prestarted machines")
                 prestarted = await engine.prestart(plan)
@@ -186,7 +175,7 @@ class PrestartedMachines:
         return prestarted
 
     def _prepare(self, state_dir: Path) -> None:
-        Mounts.share(self._paths.roots)
+        Mounts.share(self.paths.roots)
         state_dir.mkdir(mode=0o700, parents=True)
         # It belongs to no sandbox yet: see ``RunningMachines.strays``.
         (state_dir / _CONSOLE).symlink_to(os.devnull)
@@ -207,7 +196,7 @@ class PrestartedMachines:
         await self._clear(prestarted.machine_id)
 
     async def _clear(self, machine_id: str) -> None:
-        await asyncio.to_thread(shutil.rmtree, self._paths.machines / machine_id, ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, self.paths.machines / machine_id, ignore_errors=True)
         self._ids.discard(machine_id)
 
 

@@ -8,6 +8,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError, SandboxCrashedError, SandboxNotFoundError
@@ -45,39 +46,28 @@ class _Watch:
         self.doubted = False
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class AutomaticSnapshots:
     """Watches all sandboxes with ``Lifecycle.snapshot_every_s`` in one task.
 
     Args:
-        registry: The sandboxes and snapshots.
-        snapshots: Makes and removes snapshots.
-        layers: Measures disks.
-        tasks: Owner of the watching and of the snapshots.
-        clock: The host's clock.
         tell: Writes a line into a sandbox's log.
     """
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        snapshots: Snapshots,
-        layers: Layers,
-        tasks: Tasks,
-        clock: Clock,
-        tell: Callable[[str, str], None],
-    ) -> None:
-        self._registry = registry
-        self._snapshots = snapshots
-        self._layers = layers
-        self._tasks = tasks
-        self._clock = clock
-        self._tell = tell
-        self._watches: dict[str, _Watch] = {}
-        self._going: set[str] = set()
-        self._turn = asyncio.Semaphore(_AT_ONCE)
-        self._began_at = clock.unix_s()
-        self._closed = False
+    registry: Registry
+    snapshots: Snapshots
+    layers: Layers
+    tasks: Tasks
+    clock: Clock
+    tell: Callable[[str, str], None]
+    _watches: dict[str, _Watch] = field(default_factory=dict, init=False)
+    _going: set[str] = field(default_factory=set, init=False)
+    _turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE), init=False)
+    _began_at: float = field(init=False)
+    _closed: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self._began_at = self.clock.unix_s()
 
     def close(self) -> None:
         """Begin no snapshot any more."""
@@ -85,17 +75,17 @@ class AutomaticSnapshots:
 
     async def run(self) -> None:
         """Watch until ``close``."""
-        tidied_s = self._clock.boot_s()
+        tidied_s = self.clock.boot_s()
         while not self._closed:
             await asyncio.sleep(_LOOK_S)
             await self.look()
-            if self._clock.boot_s() - tidied_s >= _TIDY_S:
-                tidied_s = self._clock.boot_s()
+            if self.clock.boot_s() - tidied_s >= _TIDY_S:
+                tidied_s = self.clock.boot_s()
                 await self.tidy()
 
     async def look(self) -> None:
         """Look once at each sandbox, and begin the snapshots that are due."""
-        sandboxes = self._registry.sandboxes()
+        sandboxes = self.registry.sandboxes()
         for gone in self._watches.keys() - {one.sandbox_id for one in sandboxes}:
             del self._watches[gone]
         for sandbox in sandboxes:
@@ -114,12 +104,12 @@ class AutomaticSnapshots:
         """
         owners = {
             sandbox_id: one.row
-            for one in self._registry.sandboxes()
+            for one in self.registry.sandboxes()
             for sandbox_id in (one.sandbox_id, *one.row.promoted)
         }
         bases = {row.snapshot_id for row in owners.values()}
         made_at: dict[str, dict[str, float]] = defaultdict(dict)
-        for row in self._registry.snapshots(forgotten=False):
+        for row in self.registry.snapshots(forgotten=False):
             if row.automatic:
                 made_at[row.sandbox_id][row.snapshot_id] = row.created_at
         for sandbox_id, made in made_at.items():
@@ -130,15 +120,15 @@ class AutomaticSnapshots:
                 if owner is None
                 else surplus(made, 1, math.inf)
                 if newest_only
-                else surplus(made, owner.lifecycle.snapshots_kept, self._clock.unix_s())
+                else surplus(made, owner.lifecycle.snapshots_kept, self.clock.unix_s())
             )
             for snapshot_id in old:
-                if snapshot_id not in bases and not self._registry.pins.has(snapshot_id):
+                if snapshot_id not in bases and not self.registry.pins.has(snapshot_id):
                     await self._remove(snapshot_id)
 
     async def _remove(self, snapshot_id: str) -> None:
         try:
-            await self._tasks.run(self._snapshots.remove(snapshot_id))
+            await self.tasks.run(self.snapshots.remove(snapshot_id))
         except (AtollError, OSError) as error:  # something stands on it
             _log.debug("the automatic snapshot %s stays: %s", snapshot_id, error)
 
@@ -148,7 +138,7 @@ class AutomaticSnapshots:
             watch = self._watches[sandbox.sandbox_id] = await self._first(sandbox, running)
         row, machine_id = sandbox.row, running.machine.machine_id
         if row.snapshot_id != watch.snapshot_id:  # a user has made one, or has gone back to one
-            watch.turns.made(self._clock.boot_s())
+            watch.turns.made(self.clock.boot_s())
             await self._rebase(watch, sandbox, running)
         elif machine_id != watch.machine_id:
             # It slept meanwhile, and what it did right before that was not seen.
@@ -160,26 +150,26 @@ class AutomaticSnapshots:
             watch.changed = has_worked(watch.last, now)
             watch.last = now
         every_s = row.lifecycle.snapshot_every_s
-        if every_s is None or not watch.turns.is_due(every_s, self._clock.boot_s()):
+        if every_s is None or not watch.turns.is_due(every_s, self.clock.boot_s()):
             return
         if not watch.changed:
             watch.changed = has_grown(watch.base, await self._measure(running))
-            watch.turns.made(self._clock.boot_s())
+            watch.turns.made(self.clock.boot_s())
         if watch.changed and not sandbox.lock.locked() and not self._closed:
             self._going.add(sandbox.sandbox_id)
-            making = self._tasks.spawn(self._make(sandbox, watch, every_s))
+            making = self.tasks.spawn(self._make(sandbox, watch, every_s))
             making.add_done_callback(lambda _: self._going.discard(sandbox.sandbox_id))
 
     async def _first(self, sandbox: Sandbox, running: RunningMachine) -> _Watch:
         row, since_at = sandbox.row, sandbox.row.created_at
         if row.snapshot_id is not None:
             with suppress(AtollError):
-                since_at = max(since_at, self._registry.snapshot(row.snapshot_id).created_at)
-        passed_s = max(0.0, self._clock.unix_s() - since_at)
+                since_at = max(since_at, self.registry.snapshot(row.snapshot_id).created_at)
+        passed_s = max(0.0, self.clock.unix_s() - since_at)
         base = await self._measure(running)
         # What happened under an earlier supervisor, or between its start and this look, was not seen.
         changed = sandbox.dialled or row.created_at < self._began_at
-        watch = _Watch(base, Turns(self._clock.boot_s() - passed_s), changed=changed)
+        watch = _Watch(base, Turns(self.clock.boot_s() - passed_s), changed=changed)
         watch.machine_id, watch.snapshot_id = running.machine.machine_id, row.snapshot_id
         return watch
 
@@ -191,34 +181,34 @@ class AutomaticSnapshots:
 
     async def _read(self, running: RunningMachine) -> Reading:
         stats = await running.machine.stats()
-        return Reading(self._clock.boot_s(), stats.cpu_s, stats.memory_bytes, stats.disk_bytes)
+        return Reading(self.clock.boot_s(), stats.cpu_s, stats.memory_bytes, stats.disk_bytes)
 
     async def _measure(self, running: RunningMachine) -> Reading:
         reading = await self._read(running)
         if reading.disk_bytes is not None:
             return reading
-        size_bytes = await asyncio.to_thread(self._layers.sizes_changed, running.disk)
+        size_bytes = await asyncio.to_thread(self.layers.sizes_changed, running.disk)
         return reading._replace(disk_bytes=size_bytes)
 
     async def _make(self, sandbox: Sandbox, watch: _Watch, every_s: float) -> None:
         async with self._turn:
             if self._closed or not _is_wanted(sandbox):
                 return
-            began_s = self._clock.boot_s()
+            began_s = self.clock.boot_s()
             try:
                 before = await self._read(sandbox.require_running())
                 with sandbox.idleness.unnoticed():
-                    made = await self._snapshots.make_if_free(sandbox, needs_bytes=_needs_bytes(watch.base))
+                    made = await self.snapshots.make_if_free(sandbox, needs_bytes=_needs_bytes(watch.base))
             except (AtollError, OSError) as error:
-                watch.turns.failed(every_s, self._clock.boot_s())
+                watch.turns.failed(every_s, self.clock.boot_s())
                 if _is_wanted(sandbox) and not isinstance(error, SandboxCrashedError | SandboxNotFoundError):
                     await self._note(
-                        sandbox, SnapshotFailure(at=self._clock.unix_s(), reason=reason_of(error))
+                        sandbox, SnapshotFailure(at=self.clock.unix_s(), reason=reason_of(error))
                     )
                 return
             if made is None:
                 return
-            now_s = self._clock.boot_s()
+            now_s = self.clock.boot_s()
             watch.turns.made(now_s, now_s - began_s)
             if sandbox.row.snapshot_failed is not None:
                 await self._note(sandbox, None)
@@ -234,13 +224,13 @@ class AutomaticSnapshots:
         if failure is not None:
             before = sandbox.row.snapshot_failed
             if before is None or before.reason != failure.reason:
-                self._tell(sandbox.sandbox_id, f"no automatic snapshot: {failure.reason}")
+                self.tell(sandbox.sandbox_id, f"no automatic snapshot: {failure.reason}")
             _log.info("sandbox %s has no automatic snapshot: %s", sandbox.sandbox_id, failure.reason)
         async with sandbox.lock:
             if sandbox.row.state == "killed":
                 return
             try:
-                await self._registry.change(sandbox, snapshot_failed=failure)
+                await self.registry.change(sandbox, snapshot_failed=failure)
             except (AtollError, OSError):  # on a full disk it is told from memory
                 sandbox.row = sandbox.row.but(snapshot_failed=failure)
 

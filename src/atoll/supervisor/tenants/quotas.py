@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -104,6 +104,7 @@ def use_of(awake: Mapping[str, Limits], asleep: Collection[str], vcpus: float) -
     )
 
 
+@dataclass(eq=False, repr=False)
 class TeamQuotas:
     """Decides whether a team may use more, and books what it is promised until that exists.
 
@@ -111,8 +112,6 @@ class TeamQuotas:
     sandbox counts once, by its id, however often it is booked. Sandboxes without a team do not count.
 
     Args:
-        registry: The sandboxes.
-        teams: Their quotas.
         default_limits: The limits of sandboxes that ask for none.
         disk_bytes: Returns the bytes that a team uses on the disk.
         builds: Returns how many builds of a team are in progress; their quota is checked where they begin.
@@ -120,23 +119,14 @@ class TeamQuotas:
             there was anything.
     """
 
-    def __init__(
-        self,
-        registry: Registry,
-        teams: Teams,
-        default_limits: Limits,
-        disk_bytes: Callable[[str], Awaitable[int]],
-        builds: Callable[[str], int],
-        give_up: Callable[[str], Awaitable[bool]],
-    ) -> None:
-        self._registry = registry
-        self._teams = teams
-        self._default_limits = default_limits
-        self._disk_bytes = disk_bytes
-        self._vcpus = float(os.cpu_count() or 1)
-        self._builds = builds
-        self._give_up = give_up
-        self._bookings: list[_Booking] = []
+    registry: Registry
+    teams: Teams
+    default_limits: Limits
+    disk_bytes: Callable[[str], Awaitable[int]]
+    builds: Callable[[str], int]
+    give_up: Callable[[str], Awaitable[bool]]
+    _vcpus: float = field(default_factory=lambda: float(os.cpu_count() or 1), init=False)
+    _bookings: list[_Booking] = field(default_factory=list, init=False)
 
     async def use(self, team: str) -> TeamUse:
         """What a team uses now, including what is booked.
@@ -144,10 +134,10 @@ class TeamQuotas:
         Raises:
             TeamNotFoundError: There is no such team.
         """
-        self._teams.get(team)
-        disk_bytes = await self._disk_bytes(team)
+        self.teams.get(team)
+        disk_bytes = await self.disk_bytes(team)
         counted = self._counted(team, self._bookings)
-        return msgspec.structs.replace(counted, disk_bytes=disk_bytes, builds=self._builds(team))
+        return msgspec.structs.replace(counted, disk_bytes=disk_bytes, builds=self.builds(team))
 
     @contextlib.asynccontextmanager
     async def making(
@@ -162,9 +152,9 @@ class TeamQuotas:
         if team is None:
             yield
             return
-        check_lease(team, self._teams.get(team).quotas, lifecycle)
+        check_lease(team, self.teams.get(team).quotas, lifecycle)
         await self.check_disk(team)
-        self._teams.get(team)  # it may have been deleted meanwhile
+        self.teams.get(team)  # it may have been deleted meanwhile
         with self._booked(_Booking(team, self._whole(awake))):
             yield
 
@@ -204,7 +194,7 @@ class TeamQuotas:
         if team is None:
             yield
             return
-        self._teams.get(team)
+        self.teams.get(team)
         with self._booked(_Booking(team, {})):
             yield
 
@@ -232,16 +222,16 @@ class TeamQuotas:
                 with self.owning(team):
                     return await take(left_bytes)
             except QuotaError:
-                if team is None or not await self._give_up(team):
+                if team is None or not await self.give_up(team):
                     raise
 
     async def _disk_left(self, team: str | None) -> int | None:
-        most_mib = self._teams.quotas_of(team).disk_mib
+        most_mib = self.teams.quotas_of(team).disk_mib
         if team is None or most_mib is None:
             return None
-        used_bytes = await self._disk_bytes(team)
-        while used_bytes >= most_mib << 20 and await self._give_up(team):
-            used_bytes = await self._disk_bytes(team)
+        used_bytes = await self.disk_bytes(team)
+        while used_bytes >= most_mib << 20 and await self.give_up(team):
+            used_bytes = await self.disk_bytes(team)
         if used_bytes >= most_mib << 20:
             raise QuotaError(
                 f"team {team!r} has {used_bytes >> 20} of {most_mib} {_WORDS['disk_mib']}",
@@ -254,7 +244,7 @@ class TeamQuotas:
 
         A disk that the engine keeps has no limit, even if one was asked for with ``best_effort``.
         """
-        limits, most_mib = row.limits.over(self._default_limits), self._teams.quotas_of(row.team).disk_mib
+        limits, most_mib = row.limits.over(self.default_limits), self.teams.quotas_of(row.team).disk_mib
         if row.engine_disk:
             return msgspec.structs.replace(limits, disk_mib=None, files=None)
         own_mib = NO_LIMIT if limits.disk_mib is None else limits.disk_mib
@@ -264,7 +254,7 @@ class TeamQuotas:
     def has_default_disk(self, row: SandboxRow) -> bool:
         """Whether a sandbox has the default disk limit."""
         asked = row.limits.disk_mib is not None or row.limits.files is not None
-        return not asked and not row.engine_disk and self._teams.quotas_of(row.team).disk_mib is None
+        return not asked and not row.engine_disk and self.teams.quotas_of(row.team).disk_mib is None
 
     @staticmethod
     def keep_free_percent(row: SandboxRow) -> int:
@@ -278,14 +268,14 @@ class TeamQuotas:
             QuotaError: The lease is too long, or has no end.
         """
         if team is not None:
-            check_lease(team, self._teams.quotas_of(team), lifecycle)
+            check_lease(team, self.teams.quotas_of(team), lifecycle)
 
     def bounded(self, team: str | None, lifecycle: Lifecycle) -> Lifecycle:
         """The lifecycle with its leases shortened to what the team may have.
 
         No lease becomes the longest one.
         """
-        most_s = self._teams.quotas_of(team).timeout_s
+        most_s = self.teams.quotas_of(team).timeout_s
         if most_s is None:
             return lifecycle
         first_s, woken_s = lifecycle.timeout_s, lifecycle.wake_timeout_s
@@ -312,7 +302,7 @@ class TeamQuotas:
         team = booking.team
         before = self._counted(team, self._bookings)
         after = self._counted(team, [*self._bookings, booking])
-        check_growth(team, self._teams.quotas_of(team), before, after)
+        check_growth(team, self.teams.quotas_of(team), before, after)
         self._bookings.append(booking)
         try:
             yield
@@ -322,10 +312,10 @@ class TeamQuotas:
     def _counted(self, team: str, bookings: list[_Booking]) -> TeamUse:
         awake: dict[str, Limits] = {}
         asleep = set()
-        for sandbox in self._registry.sandboxes():
+        for sandbox in self.registry.sandboxes():
             row = sandbox.row
             if row.team == team and row.state in _AWAKE:
-                awake[row.sandbox_id] = row.limits.over(self._default_limits)
+                awake[row.sandbox_id] = row.limits.over(self.default_limits)
             elif row.team == team:
                 asleep.add(row.sandbox_id)
         ours = [booking for booking in bookings if booking.team == team]
@@ -338,7 +328,7 @@ class TeamQuotas:
         return use_of(awake, asleep, self._vcpus)
 
     def _whole(self, limits: Mapping[str, Limits]) -> dict[str, Limits]:
-        return {sandbox_id: each.over(self._default_limits) for sandbox_id, each in limits.items()}
+        return {sandbox_id: each.over(self.default_limits) for sandbox_id, each in limits.items()}
 
 
 def _larger(one: Limits, other: Limits, all_vcpus: float) -> Limits:
