@@ -151,7 +151,7 @@ def test_nothing_starts_or_wakes_while_too_little_is_left_and_a_paused_one_makes
             with pytest.raises(HostMemoryError):
                 Sandbox.create()
             until(lambda: paused.info().state == "suspended")
-            assert Housekeeping.host_memory().room_bytes < 0
+            assert Housekeeping.host_memory().spare_bytes < 0
             assert b"host is short of memory" in atoll("stats").stdout
         assert asleep.exec(["echo", "awake"]).stdout == "awake\n"
         assert paused.exec(["echo", "awake"]).stdout == "awake\n"

@@ -20,7 +20,7 @@ from atoll.errors import DeniedError
 from atoll.protocol import REQUEST_HEADER, DialAnswer
 from atoll.sdk._bridge import Bridge
 from atoll.sdk._server import Server as At
-from atoll.server.remote.operations import CLOSED_TO_CLIENTS, OPERATIONS, Operation
+from atoll.server.remote.allowed import CLOSED_TO_CLIENTS, OPERATIONS, Operation
 from atoll.supervisor.api.openapi import described
 from tests.e2e.server import Server
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from atoll.cli.lifecycle import Length
-from atoll.cli.limits import limit_options
+from atoll.cli.limit_options import limit_options
 from atoll.cli.network import NetworkParameter
 from atoll.errors import AtollError
 from atoll.types import VolumeMount, is_host_path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from atoll.cli.limits import limits
+from atoll.cli.limit_options import limits
 
 
 def pairs(given: Iterable[tuple[str, str]]) -> Mapping[str, str]:

@@ -51,7 +51,7 @@ def host_shown() -> str:
         memory = Housekeeping.host_memory()
     except AtollError:
         return ""
-    short = ": the host is short of memory, and sandboxes give way" if memory.room_bytes < 0 else ""
+    short = ": the host is short of memory, and sandboxes give way" if memory.spare_bytes < 0 else ""
     return (
         f"\nhost: {size(memory.available_bytes)} of {size(memory.total_bytes)} of memory are available, "
         f"{size(memory.kept_free_bytes)} stay free{short}"

@@ -102,7 +102,7 @@ class LazyMemory(Protocol):
     """
 
     async def prepare(
-        self, into: Path | None = None, *, room: Path | None = None, read: bool = False
+        self, into: Path | None = None, *, pages: Path | None = None, read: bool = False
     ) -> None:
         """Make the next checkpoint shorter: read the memory that a restore left in its file.
 
@@ -113,7 +113,7 @@ class LazyMemory(Protocol):
         caller must then pause the machine soon and make that checkpoint into the same directory. ``resume``
         discards what was written.
 
-        With ``room`` as well, an empty directory on a file system in memory, only space for the checkpoint's
+        With ``pages`` as well, an empty directory on a file system in memory, only space for the checkpoint's
         memory is reserved there. That checkpoint then refers to it. The space counts as atoll's memory: a
         guest could not hold as much again below its limit. ``written`` gives back the space that was not
         needed.

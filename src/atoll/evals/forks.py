@@ -75,7 +75,7 @@ class Forks:
         """Return what is known of a snapshot."""
         return state if isinstance(state, SnapshotInfo) else await AsyncSnapshots.get(state)
 
-    async def room(self, snapshot_id: str) -> int:
+    async def capacity(self, snapshot_id: str) -> int:
         """Return how many forks this host can have at once."""
         info = await AsyncSnapshots.get(snapshot_id)
         return forks_at_once(os.cpu_count() or 1, _available_bytes(), info.memory_bytes)

@@ -101,7 +101,7 @@ class Runs:
         return {row.sandbox_id for row in rows if row.sandbox_id is not None}
 
     async def _run(self, todo: list[_Key]) -> None:
-        at_once = self._evaluation.at_once or await self._forks.room(self._header.snapshot_id)
+        at_once = self._evaluation.at_once or await self._forks.capacity(self._header.snapshot_id)
         slots = anyio.Semaphore(at_once)
         async with anyio.create_task_group() as watch:
             if self._evaluation.within_s is not None:

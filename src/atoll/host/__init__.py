@@ -63,7 +63,9 @@ if TYPE_CHECKING:
     from atoll.host.trees.copy import TreeCopy, copy_tree
     from atoll.host.trees.facts import Pace
     from atoll.host.trees.file_copy import FileCopy, copy_attributes, copy_node
-    from atoll.host.trees.operations import (
+    from atoll.host.trees.rooted import Owner, RootedEntry, RootedTree
+    from atoll.host.trees.usage import TreeUse, tree_use
+    from atoll.host.trees.whole import (
         open_below,
         open_top,
         read_below,
@@ -72,8 +74,6 @@ if TYPE_CHECKING:
         tree_bytes,
         tree_outgrows,
     )
-    from atoll.host.trees.rooted import Owner, RootedEntry, RootedTree
-    from atoll.host.trees.usage import TreeUse, tree_use
 
 __all__ = [
     "BrokenChecksumsError",
@@ -242,8 +242,8 @@ _MODULES = {
     "FileCopy": "trees.file_copy",
     "copy_attributes": "trees.file_copy",
     "copy_node": "trees.file_copy",
-    "open_below": "trees.operations",
-    "open_top": "trees.operations",
+    "open_below": "trees.whole",
+    "open_top": "trees.whole",
     "give_up_rights": "rights",
     "lower_rights": "rights",
     "write_nowhere_but": "rights",
@@ -259,11 +259,11 @@ _MODULES = {
     "RootedTree": "trees.rooted",
     "TreeCopy": "trees.copy",
     "copy_tree": "trees.copy",
-    "read_below": "trees.operations",
-    "remove_tree": "trees.operations",
-    "sync_tree": "trees.operations",
-    "tree_bytes": "trees.operations",
-    "tree_outgrows": "trees.operations",
+    "read_below": "trees.whole",
+    "remove_tree": "trees.whole",
+    "sync_tree": "trees.whole",
+    "tree_bytes": "trees.whole",
+    "tree_outgrows": "trees.whole",
     "TreeUse": "trees.usage",
     "tree_use": "trees.usage",
     "registry_hosts": "registries",

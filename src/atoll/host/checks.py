@@ -23,7 +23,7 @@ from atoll.host.processes import RunProgramError, run_program
 from atoll.host.resources.cgroups import cgroup_root
 from atoll.host.resources.cpu_latency import DEVICE, open_cpu_latency
 from atoll.host.trees.file_copy import reflinks
-from atoll.host.trees.operations import open_top, remove_tree
+from atoll.host.trees.whole import open_top, remove_tree
 
 GIB = 1 << 30
 _TRIAL = Path(__file__).parent / "namespaces" / "trial_program.py"

@@ -32,16 +32,16 @@ from atoll.supervisor.lifecycle.turns import Turns
 from atoll.supervisor.lifecycle.warm_machine import WarmMachines
 from atoll.supervisor.lifecycle.warm_pool import WarmPool
 from atoll.supervisor.machines.agent_client import Agents
+from atoll.supervisor.machines.default_limits import default_limits
 from atoll.supervisor.machines.enforcement import HostMeans
 from atoll.supervisor.machines.host_memory import HostMemoryGauge
-from atoll.supervisor.machines.limits import default_limits
 from atoll.supervisor.machines.machine_plans import MachinePlans
 from atoll.supervisor.machines.prestarted import PrestartedMachines
 from atoll.supervisor.machines.running_machines import RunningMachines
 from atoll.supervisor.monitors.cpu_latency import LatencyMonitor
 from atoll.supervisor.monitors.data_wakes import DataWakes
 from atoll.supervisor.monitors.history import History
-from atoll.supervisor.monitors.limits import LimitMonitor
+from atoll.supervisor.monitors.limit_monitor import LimitMonitor
 from atoll.supervisor.monitors.traffic import Traffic
 from atoll.supervisor.monitors.volumes import VolumeMonitor
 from atoll.supervisor.settings import MIB, Settings

@@ -21,15 +21,15 @@ from atoll.host import (
 )
 from atoll.images import Images, ready_base
 from atoll.protocol import DoctorReport, Finding
+from atoll.supervisor.machines.default_limits import KEEP_FREE_PERCENT, default_limits, disk_left
 from atoll.supervisor.machines.enforcement import Means, holding
 from atoll.supervisor.machines.host_memory import HostMemoryGauge
-from atoll.supervisor.machines.limits import KEEP_FREE_PERCENT, default_limits, disk_room
 from atoll.supervisor.settings import read_settings
 from atoll.supervisor.state.drain_gate import DrainGate
 from atoll.types import HostMemory
 
 GIB = 1 << 30
-_LITTLE_ROOM_BYTES = 2 * GIB
+_LITTLE_BYTES = 2 * GIB
 
 
 def examine(home: Home) -> DoctorReport:
@@ -90,12 +90,12 @@ def defaults_finding(means: Means, memory_bytes: int, disk: DiskUsage) -> Findin
             level="note",
             message=f"{text}; no limit on the disk, because the engine keeps it",
         )
-    room = disk_room(disk)
+    left = disk_left(disk)
     text += (
         f", {limits.disk_mib:,} MiB of disk, and {KEEP_FREE_PERCENT} % of the host's disk stay free: "
-        f"{room / GIB:.1f} GiB are left for all sandboxes together"
+        f"{left / GIB:.1f} GiB are left for all sandboxes together"
     )
-    if room >= _LITTLE_ROOM_BYTES:
+    if left >= _LITTLE_BYTES:
         return Finding(name="defaults", level="ok", message=text)
     remedy = "free some space, or give sandboxes a limit of their own: `atoll limits SANDBOX --disk MIB`"
     return Finding(name="defaults", level="warning", message=text, remedy=remedy)
@@ -107,7 +107,7 @@ def memory_finding(memory: HostMemory) -> Finding:
         f"{memory.available_bytes / GIB:.1f} of {memory.total_bytes / GIB:.1f} GiB are available, "
         f"and sandboxes leave {memory.kept_free_bytes / GIB:.1f} GiB free"
     )
-    if memory.room_bytes >= 0:
+    if memory.spare_bytes >= 0:
         return Finding(name="memory", level="ok", message=message)
     return Finding(
         name="memory",

@@ -16,7 +16,7 @@ from atoll.supervisor.lifecycle.defaults import Defaults
 from atoll.supervisor.lifecycle.drain import Drains
 from atoll.supervisor.lifecycle.holds import Holds
 from atoll.supervisor.lifecycle.image_requests import ImageRequests
-from atoll.supervisor.lifecycle.limits import LimitChanges
+from atoll.supervisor.lifecycle.limit_changes import LimitChanges
 from atoll.supervisor.lifecycle.services import Services
 from atoll.supervisor.lifecycle.suspend_all import SuspendAll
 from atoll.supervisor.lifecycle.team_deletion import TeamDeletion
@@ -56,7 +56,7 @@ from atoll.supervisor.settings import Settings
 from atoll.supervisor.state.clock import Clock
 from atoll.supervisor.storage.engine_uses import EngineUses
 from atoll.supervisor.storage.images import kept_images
-from atoll.supervisor.templates.operations import Templates, forget_steps
+from atoll.supervisor.templates.building import Templates, forget_steps
 from atoll.supervisor.tenants.disk_report import DiskReports
 
 _FINISH_S = 60.0

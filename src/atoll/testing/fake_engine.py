@@ -160,11 +160,11 @@ class _LazyMemory(FakeCoreMachine):
     reserved: bool = False
 
     async def prepare(
-        self, into: Path | None = None, *, room: Path | None = None, read: bool = False
+        self, into: Path | None = None, *, pages: Path | None = None, read: bool = False
     ) -> None:
         """See ``LazyMemory.prepare``."""
-        await self.used("reserve" if room else "prepare")
-        self.reserved = room is not None
+        await self.used("reserve" if pages else "prepare")
+        self.reserved = pages is not None
 
     async def checkpoint_late(self, into: Path) -> None:
         """See ``LazyMemory.checkpoint_late``."""

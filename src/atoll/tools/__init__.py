@@ -16,7 +16,7 @@ from collections.abc import Collection
 from typing import overload
 
 from atoll.sdk import AsyncSandbox, Sandbox
-from atoll.tools._async.toolset import ROOMS, AsyncTool, AsyncTools
+from atoll.tools._async.toolset import TOOL_CLASSES, AsyncTool, AsyncTools
 from atoll.tools._async.tries import tried
 from atoll.tools._sync.toolset import Tool, Tools
 from atoll.tools.arguments import Line, Path, Seconds
@@ -31,7 +31,7 @@ __all__ = [
     "Line",
     "Path",
     "Seconds",
-    "ROOMS",
+    "TOOL_CLASSES",
     "AsyncTool",
     "AsyncTools",
     "Offer",

@@ -42,7 +42,7 @@ class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
     kept_free_bytes: int
 
     @property
-    def room_bytes(self) -> int:
+    def spare_bytes(self) -> int:
         """How much more sandboxes may use. Below 0, they have to give way."""
         return self.available_bytes - self.kept_free_bytes
 

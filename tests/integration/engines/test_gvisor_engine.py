@@ -269,14 +269,14 @@ def test_a_checkpoint_in_memory_is_no_memory_of_its_guest(workshop: GvisorWorksh
         for directory, size in ((small, "1m"), (room, "1g")):
             subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", directory], check=True)  # noqa: ASYNC221
         with pytest.raises(NoSpaceError):
-            await machine.prepare(into, room=small)
+            await machine.prepare(into, pages=small)
         # Nothing of what failed is met by the next one.
         plain = workshop.directory()
         await machine.checkpoint_late(plain)
         await machine.written()
         assert (plain / "pages.img").stat().st_size > 20 << 20
         used = (await machine.stats()).memory_bytes
-        await machine.prepare(into, room=room)
+        await machine.prepare(into, pages=room)
         await machine.checkpoint_late(into)
         assert not await machine.written(restorable=True)
         early_plan = msgspec.structs.replace(
@@ -323,7 +323,7 @@ def test_a_copy_waits_for_memory_that_outgrows_the_room_taken_for_it(workshop: G
             room, into = workshop.directory(), workshop.directory()
             subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g", "none", room], check=True)  # noqa: ASYNC221
             with patch.object(machine_module, "reserve", lambda path, _: reserve(path, 1 << 20)):
-                await machine.prepare(into, room=room)
+                await machine.prepare(into, pages=room)
             await machine.checkpoint_late(into)
             assert not await machine.written(restorable=True)
             os.kill(writer, signal.SIGSTOP)

@@ -41,7 +41,7 @@ class CountedForks(Forks):
         self.deleted: list[str] = []
         self._unmade = unmade
 
-    async def room(self, snapshot_id: str) -> int:
+    async def capacity(self, snapshot_id: str) -> int:
         return 2
 
     async def make(self, snapshot_id: str, lease_s: float) -> AsyncSandbox:

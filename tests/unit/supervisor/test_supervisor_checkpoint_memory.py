@@ -17,7 +17,7 @@ import pytest
 
 from atoll.errors import EngineError, NoSpaceError
 from atoll.host import Memory
-from atoll.supervisor.machines.checkpoint_memory import MemoryPlace
+from atoll.supervisor.machines.checkpoint_memory import CheckpointMemory
 from atoll.supervisor.state.rows import Versions
 from atoll.testing.fake_engine import FakeMachine
 from tests.unit.supervisor.harness import Harness, with_harness
@@ -122,13 +122,13 @@ def test_room_in_memory_is_promised_to_one_fork_only(tmp_path: Path) -> None:
     ):
         (tmp_path / "forks").mkdir()
         (tmp_path / "pages").symlink_to(memory)
-        place = MemoryPlace(tmp_path / "forks", tmp_path / "pages")
-        with place.room("a", gib) as first, place.room("b", gib) as second:
+        place = CheckpointMemory(tmp_path / "forks", tmp_path / "pages")
+        with place.place("a", gib) as first, place.place("b", gib) as second:
             assert first is not None
             assert second is None
-        with place.room("c", gib) as third, place.room("d", gib // 8) as fourth:
+        with place.place("c", gib) as third, place.place("d", gib // 8) as fourth:
             assert None not in (third, fourth)
-        with place.room("e", 2 * gib) as too_much:
+        with place.place("e", 2 * gib) as too_much:
             assert too_much is None
 
 

@@ -13,15 +13,15 @@ import pytest
 from atoll.engines import DiskGrowth
 from atoll.errors import EngineError, UnsupportedError
 from atoll.host import DiskUsage
-from atoll.host.trees.operations import stats_below
 from atoll.host.trees.usage import TreeUse, tree_use
+from atoll.host.trees.whole import stats_below
 from atoll.supervisor.doctor import defaults_finding, limits_finding
+from atoll.supervisor.machines.default_limits import default_limits, disk_left
 from atoll.supervisor.machines.disk_budget import growth_at_start, growth_left
 from atoll.supervisor.machines.enforcement import Means, held_of, holding, refuse_unheld
-from atoll.supervisor.machines.limits import default_limits, disk_room
 from atoll.supervisor.monitors import disk as diskwatch
 from atoll.supervisor.monitors.disk import DiskMonitor
-from atoll.supervisor.monitors.limits import pause_s
+from atoll.supervisor.monitors.limit_monitor import pause_s
 from atoll.supervisor.state.sandbox import crash_reason
 from atoll.types import Limits
 
@@ -98,8 +98,8 @@ def test_a_default_limit_is_half_of_the_memory_and_20_gib_of_the_disk_or_what_le
     large = default_limits(8 << 30, 1000 << 30)
     assert (large.memory_mib, large.disk_mib) == (4096, 20_480)
     assert default_limits(8 << 30, 10 << 30).disk_mib == 9215
-    assert disk_room(DiskUsage(total=1000, free=300)) == 200
-    assert disk_room(DiskUsage(total=1000, free=99)) == 0
+    assert disk_left(DiskUsage(total=1000, free=300)) == 200
+    assert disk_left(DiskUsage(total=1000, free=99)) == 0
 
 
 def test_a_disk_with_the_default_limit_is_measured_only_when_its_kernel_asks(tmp_path: Path) -> None:

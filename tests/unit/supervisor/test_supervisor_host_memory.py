@@ -64,7 +64,7 @@ def test_the_memory_is_read_from_one_file(tmp_path: Path) -> None:
     meminfo.write_text("MemTotal:  4194304 kB\nMemFree:  1 kB\nMemAvailable:  2097152 kB\n")
     memory = HostMemoryGauge(None, meminfo).look()
     assert memory.kept_free_bytes == memory.total_bytes // 4 <= GIB
-    assert memory.room_bytes == memory.available_bytes - memory.kept_free_bytes
+    assert memory.spare_bytes == memory.available_bytes - memory.kept_free_bytes
 
 
 def test_the_less_is_left_the_sooner_it_is_looked_at_again() -> None:

@@ -10,7 +10,7 @@ from atoll.errors import NoSpaceError
 from atoll.supervisor.idle import Keeper
 from atoll.supervisor.storage.build_cache import STEPS_MOST, UNUSED_MOST_S
 from atoll.supervisor.storage.template_registry import TemplateRegistry
-from atoll.supervisor.templates import operations
+from atoll.supervisor.templates import building
 from tests.unit.supervisor.harness import Harness, with_harness
 
 
@@ -152,7 +152,7 @@ async def test_a_build_whose_steps_copy_the_disk_keeps_the_last_ones_that_fit(ha
         await harness.ask("DELETE", "/v1/steps")
         build_id, hold = await begun(harness, "web")
         *_, last = await chain(harness, build_id, 3)
-        with patch.object(operations, "_COPIES_MOST_BYTES", most_bytes):
+        with patch.object(building, "_COPIES_MOST_BYTES", most_bytes):
             await harness.ask("POST", f"/v1/builds/{build_id}/finish", {"state": "failed"})
         await hold
         await harness.until(lambda: len(harness.system.registry.snapshots()) == left)  # noqa: B023

@@ -1,11 +1,11 @@
 import pytest
 
 from atoll.errors import InvalidSpecError
-from atoll.tools import ROOMS, Picture, ToolResult
+from atoll.tools import TOOL_CLASSES, Picture, ToolResult
 from atoll.tools.schema import checked, description_of, schema_of
 
-COMMANDS, FILES, _, SERVICES, SNAPSHOTS = ROOMS
-METHODS = [getattr(kind, offer.name) for kind in ROOMS for offer in kind.OFFERS]
+COMMANDS, FILES, _, SERVICES, SNAPSHOTS = TOOL_CLASSES
+METHODS = [getattr(kind, offer.name) for kind in TOOL_CLASSES for offer in kind.OFFERS]
 
 
 def test_every_tool_and_every_argument_is_described() -> None:

@@ -80,5 +80,5 @@ def test_a_spec_refuses_what_no_key_of_repetition_is() -> None:
 
 def test_the_hosts_memory_is_a_table_and_says_how_much_more_may_be_used() -> None:
     memory = HostMemory(total_bytes=8 << 30, available_bytes=1 << 30, kept_free_bytes=2 << 30)
-    assert memory.room_bytes == -(1 << 30)
+    assert memory.spare_bytes == -(1 << 30)
     assert "kept_free_bytes" in memory._repr_html_()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from atoll.cli.lazy import Command
-from atoll.cli.limits import held_shown
+from atoll.cli.limit_options import held_shown
 from atoll.cli.options import complete_sandbox, json_option
 from atoll.cli.output import show_json
 from atoll.cli.text import plain

@@ -12,7 +12,7 @@ from atoll import Templates
 from atoll.cli.batch import for_each
 from atoll.cli.lazy import Group
 from atoll.cli.lifecycle import Length
-from atoll.cli.limits import limit_options, limits
+from atoll.cli.limit_options import limit_options, limits
 from atoll.cli.options import complete_sandbox, json_option, pairs_option
 from atoll.cli.output import show_json
 from atoll.cli.sandboxes import held

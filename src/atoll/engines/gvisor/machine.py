@@ -101,7 +101,7 @@ class GvisorMachine(GvisorDiskBudget, GvisorVolumeRooms, Machine):
         await to_the_end(self._checkpoint(into, durable=False))
 
     async def prepare(
-        self, into: Path | None = None, *, room: Path | None = None, read: bool = False
+        self, into: Path | None = None, *, pages: Path | None = None, read: bool = False
     ) -> None:
         """See ``LazyMemory.prepare``."""
         # A pause would otherwise wait for the pages of a checkpoint that is no longer needed.
@@ -110,10 +110,10 @@ class GvisorMachine(GvisorDiskBudget, GvisorVolumeRooms, Machine):
         if read or self.earlier.directory is None:
             # Memory that is still in the file of a restore counts as memory too.
             await self._control.call("containerManager.ReadPages", timeout_s=CHECKPOINT_S)
-        if into is not None and room is not None:
+        if into is not None and pages is not None:
             used = self.memory_bytes() or 0
-            await asyncio.to_thread(reserve, room / NAMES[-1], used + used // 8 + SPARE_BYTES)
-            (into / NAMES[-1]).symlink_to(room / NAMES[-1])
+            await asyncio.to_thread(reserve, pages / NAMES[-1], used + used // 8 + SPARE_BYTES)
+            (into / NAMES[-1]).symlink_to(pages / NAMES[-1])
             return
         if into is None or not await asyncio.to_thread(self._may_be_copied):
             return

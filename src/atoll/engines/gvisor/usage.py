@@ -41,11 +41,11 @@ def guest_memory_bytes(sentry_pid: int) -> int | None:
 
 def fits_twice(used_bytes: int, most_bytes: int | None, available_bytes: int) -> bool:
     """Whether a guest may use twice its memory for a moment, by its limit and by what the host has free."""
-    room_bytes = available_bytes
+    free_bytes = available_bytes
     if most_bytes is not None:
         # Below this the agent kills the biggest process.
-        room_bytes = min(room_bytes, most_bytes - max(_KEPT_BYTES, most_bytes // 8))
-    return 2 * used_bytes < room_bytes
+        free_bytes = min(free_bytes, most_bytes - max(_KEPT_BYTES, most_bytes // 8))
+    return 2 * used_bytes < free_bytes
 
 
 def open_guest_memory(sentry_pid: int) -> int | None:

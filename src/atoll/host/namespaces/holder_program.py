@@ -22,7 +22,7 @@ _MS_NOSUID_NODEV_NOEXEC = 2 | 4 | 8
 # checkpoints of forks without their memory. A machine makes a dozen files, which would cost milliseconds on a
 # disk.
 _IN_MEMORY = ("pins", "m", "forks")
-# That memory, which lives until all copies have read all of it: see ``MemoryPlace``. Huge pages are allocated
+# That memory, which lives until all copies have read all of it: see ``CheckpointMemory``. Huge pages are allocated
 # and freed a hundred times as fast as small ones.
 _PAGES = "pages"
 _PAGES_OPTIONS = (b"mode=0700,size=25%,huge=always", b"mode=0700,size=25%")

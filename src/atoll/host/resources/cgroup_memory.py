@@ -25,7 +25,7 @@ class GroupMemory(NamedTuple):
     """The lowest limit, and the least that is left below one, in bytes."""
 
     limit_bytes: int
-    room_bytes: int
+    free_bytes: int
 
 
 def read_group_memory() -> GroupMemory | None:
@@ -60,7 +60,7 @@ def least(groups: Iterable[Path]) -> GroupMemory | None:
     found = [each for group in groups for files in both if (each := _memory_of(group, files))]
     if not found:
         return None
-    return GroupMemory(min(each.limit_bytes for each in found), min(each.room_bytes for each in found))
+    return GroupMemory(min(each.limit_bytes for each in found), min(each.free_bytes for each in found))
 
 
 def _memory_of(group: Path, files: MemoryFiles) -> GroupMemory | None:

@@ -11,7 +11,7 @@ from atoll.errors import HostError
 from atoll.host.namespaces.holder import Holder
 from atoll.host.namespaces.mounts import Mounts
 from atoll.host.trees.file_copy import reflinks
-from atoll.host.trees.operations import open_top, remove_tree
+from atoll.host.trees.whole import open_top, remove_tree
 
 DiskKind = Literal["frozen", "reflinked", "copied", "engine"]
 """What a snapshot does with a disk: freezes its layer, shares or copies what changed, or leaves it to the engine."""

@@ -24,5 +24,5 @@ def read_memory(meminfo: Path = Path("/proc/meminfo")) -> Memory:
         kib[name] = int(rest.split()[0])
     total, available = kib["MemTotal"] * 1024, kib["MemAvailable"] * 1024
     if group := read_group_memory():
-        return Memory(min(total, group.limit_bytes), min(available, group.room_bytes))
+        return Memory(min(total, group.limit_bytes), min(available, group.free_bytes))
     return Memory(total, available)

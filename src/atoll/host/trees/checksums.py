@@ -16,7 +16,7 @@ from typing import BinaryIO
 import msgspec
 
 from atoll.host.trees.facts import Entry, Facts, Group, Pace, walk
-from atoll.host.trees.operations import open_below, open_top
+from atoll.host.trees.whole import open_below, open_top
 from atoll.types import Damage, msgpack_reader
 
 _MAGIC = b"atoll tree seal 1\n"

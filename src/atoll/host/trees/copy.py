@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from atoll.host.trees.file_copy import FileCopy, copy_attributes, copy_node
-from atoll.host.trees.operations import open_below, open_top, remove_entry, sync_tree
+from atoll.host.trees.whole import open_below, open_top, remove_entry, sync_tree
 
 # A change within one tick of the kernel's clock does not alter the change time.
 _CLOCK_REALTIME_COARSE = 5

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from atoll.host import syscalls
 from atoll.host.files import sync_directory
-from atoll.host.trees.operations import remove_tree
+from atoll.host.trees.whole import remove_tree
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PLACE = os.O_PATH | os.O_DIRECTORY

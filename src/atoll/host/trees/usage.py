@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 from typing import NamedTuple
 
-from atoll.host.trees.operations import stats_below
+from atoll.host.trees.whole import stats_below
 
 _PAGE_BYTES = 4096
 

@@ -13,7 +13,7 @@ from atoll.errors import AtollError
 from atoll.mcp.tools.adding import Tools, reporter
 from atoll.mcp.tools.arguments import Which
 from atoll.mcp.workplace import Workplace
-from atoll.tools import ROOMS, Offer, Seen, ToolResult
+from atoll.tools import TOOL_CLASSES, Offer, Seen, ToolResult
 
 _TELL_EVERY_S = 2.0
 _LAST_CHARACTERS = 200
@@ -21,7 +21,7 @@ _LAST_CHARACTERS = 200
 
 def add(tools: Tools, workplace: Workplace) -> None:
     """Add the tools."""
-    for kind in ROOMS:
+    for kind in TOOL_CLASSES:
         for offer in kind.OFFERS:
             function = with_sandbox(kind, offer, workplace)
             tools.add(function, title=offer.title, reads=offer.reads, destroys=offer.destroys)

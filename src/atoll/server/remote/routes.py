@@ -34,12 +34,12 @@ from atoll.server.builds.builds import Builds
 from atoll.server.builds.uploads import Uploads
 from atoll.server.e2b.answers import read_body
 from atoll.server.e2b.destinations import Range
+from atoll.server.remote.allowed import OPERATIONS, Operation
 from atoll.server.remote.answering import answering
 from atoll.server.remote.asked import Asked
 from atoll.server.remote.builds import build_routes
 from atoll.server.remote.dial import dial_route
 from atoll.server.remote.leaving import disconnected
-from atoll.server.remote.operations import OPERATIONS, Operation
 from atoll.server.remote.streaming import StreamedAnswer
 from atoll.server.settings import Settings
 from atoll.server.tokens import Tokens

@@ -13,7 +13,7 @@ from atoll.errors import NotFoundError
 from atoll.protocol import CachedRequest, CachedStep, FinishRequest
 from atoll.supervisor.api.reply import NDJSON, Report, answer, json_answer, read_body
 from atoll.supervisor.state.tasks import Tasks
-from atoll.supervisor.templates.operations import Templates
+from atoll.supervisor.templates.building import Templates
 from atoll.types import BuildInfo
 
 _BUILD = "/v1/builds/{build_id}"

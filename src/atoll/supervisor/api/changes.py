@@ -21,7 +21,7 @@ from atoll.protocol import (
 from atoll.supervisor.api.reply import Report, answer, read_body
 from atoll.supervisor.lifecycle.defaults import Defaults
 from atoll.supervisor.lifecycle.info import info_of
-from atoll.supervisor.lifecycle.limits import LimitChanges
+from atoll.supervisor.lifecycle.limit_changes import LimitChanges
 from atoll.supervisor.lifecycle.rollback import Rollback
 from atoll.supervisor.monitors.idleness import IdleMonitor
 from atoll.supervisor.monitors.lease_expiry import LeaseExpiry

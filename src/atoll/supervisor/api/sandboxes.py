@@ -21,7 +21,7 @@ from atoll.supervisor.state.listing import page
 from atoll.supervisor.state.paths import Paths
 from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.state.tasks import Tasks
-from atoll.supervisor.templates.operations import Templates
+from atoll.supervisor.templates.building import Templates
 from atoll.supervisor.tenants.quotas import TeamQuotas
 from atoll.types import SandboxInfo, SandboxSpec
 

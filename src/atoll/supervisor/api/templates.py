@@ -17,7 +17,7 @@ from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.storage.trash import Trash
-from atoll.supervisor.templates.operations import Templates, forget_steps
+from atoll.supervisor.templates.building import Templates, forget_steps
 from atoll.supervisor.tenants.quotas import TeamQuotas
 from atoll.types import PrunedSteps
 

@@ -18,7 +18,7 @@ from atoll.engines import LazyMemory, memory_bytes
 from atoll.errors import AtollError, NoSpaceError, SandboxCrashedError, SandboxNotFoundError
 from atoll.host import sync_tree, to_the_end
 from atoll.supervisor.lifecycle.checkpoint_files import link_files, write_flows, write_names
-from atoll.supervisor.machines.checkpoint_memory import MemoryPlace, OutgrownError
+from atoll.supervisor.machines.checkpoint_memory import CheckpointMemory, OutgrownError
 from atoll.supervisor.machines.freeze import thaw_or_end
 from atoll.supervisor.state.ids import new_id
 from atoll.supervisor.state.sandbox import Sandbox
@@ -77,10 +77,10 @@ class Checkpoints:
     trash: Trash
     complete: bool
     naps: Naps
-    _memory: MemoryPlace = field(init=False)
+    _memory: CheckpointMemory = field(init=False)
 
     def __post_init__(self) -> None:
-        self._memory = MemoryPlace(self.paths.forks, self.paths.forks_pages)
+        self._memory = CheckpointMemory(self.paths.forks, self.paths.forks_pages)
 
     async def capture(
         self,
@@ -257,14 +257,14 @@ class Checkpoints:
             return None
         # Pages that a restore has not yet read from its file are not counted.
         await running.alive(running.machine.prepare(read=True), sandbox.sandbox_id)
-        with self._memory.room(name, memory_bytes(running.machine)) as room:
-            if room is None:
+        with self._memory.place(name, memory_bytes(running.machine)) as place:
+            if place is None:
                 return None
             try:
-                return await self._copied(sandbox, room.into, disk, layer_id, pages=room.pages)
+                return await self._copied(sandbox, place.into, disk, layer_id, pages=place.pages)
             except BaseException as error:
-                await to_the_end(erase(room.into))
-                await to_the_end(erase(room.pages))
+                await to_the_end(erase(place.into))
+                await to_the_end(erase(place.pages))
                 if not _is_full(error):
                     raise
                 _log.info(
@@ -307,7 +307,7 @@ class Checkpoints:
         machine = running.machine
         lazy = machine if isinstance(machine, LazyMemory) else None
         if lazy is not None and pages is not None:
-            await lazy.prepare(into, room=pages)
+            await lazy.prepare(into, pages=pages)
         elif lazy is not None and not paused:
             await lazy.prepare()
         began = time.perf_counter()

@@ -65,7 +65,7 @@ class Clones:
         if not being_written:  # else its original may stand still
             await self.trash.make_room()
         try:
-            async with self.memory.room(row, checkpoint_bytes(checkpoint)):
+            async with self.memory.admitted(row, checkpoint_bytes(checkpoint)):
                 try:
                     return await self._clone(row, checkpoint, env_inside, being_written)
                 except PrestartedDiedError:

@@ -69,7 +69,7 @@ class FirstMachines:
 
     async def _take(self, row: SandboxRow, facts: ImageFacts) -> Sandbox | None:
         # The memory of a warm machine is in use already, but its programs will want more.
-        async with self.memory.room(row, 0):
+        async with self.memory.admitted(row, 0):
             ready = await self.pool.take(facts.digest)
             return None if ready is None else await self._dress(ready, row, facts)
 
@@ -106,8 +106,8 @@ class FirstMachines:
 
     async def _boot(self, row: SandboxRow, caller: Caller) -> Sandbox:
         with self.registry.pins.during(row.sandbox_id, row.image_digest):
-            room = self.memory.room(row, BOOT_BYTES)
-            async with self.turns.turn(), room, contextlib.AsyncExitStack() as undo:
+            admitted = self.memory.admitted(row, BOOT_BYTES)
+            async with self.turns.turn(), admitted, contextlib.AsyncExitStack() as undo:
                 caller.check()
                 directory = self.paths.sandbox(row.sandbox_id)
                 directory.mkdir(mode=0o700)

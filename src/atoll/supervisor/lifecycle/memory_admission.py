@@ -68,11 +68,11 @@ class MemoryAdmission:
         return sum(self._starting) + sum(self._waiting)
 
     @contextlib.asynccontextmanager
-    async def room(self, row: SandboxRow, needed_bytes: int) -> AsyncIterator[None]:
+    async def admitted(self, row: SandboxRow, needed_bytes: int) -> AsyncIterator[None]:
         """Wait until this much may be used, and count it while the machine of a sandbox starts.
 
         Raises:
-            HostMemoryError: There was no room in time.
+            HostMemoryError: There was not enough memory in time.
         """
         fits = self._fits(needed_bytes)
         # Right after one has waited in vain, a long queue must not wait in vain one after the other.
@@ -89,24 +89,24 @@ class MemoryAdmission:
 
     @contextlib.asynccontextmanager
     async def waking(self, row: SandboxRow, *, memory: bool) -> AsyncIterator[None]:
-        """Wait for a turn, then do what ``room`` does for a sandbox that wakes.
+        """Wait for a turn, then do what ``admitted`` does for a sandbox that wakes.
 
         Args:
             memory: Whether it wakes from its memory, if it has any; otherwise from its disk alone.
 
         Raises:
-            HostMemoryError: There was no room in time.
+            HostMemoryError: There was not enough memory in time.
         """
         from_memory = memory and row.has_memory
         checkpoint = self.paths.checkpoint(row.sandbox_id)
         needed_bytes = checkpoint_bytes(checkpoint) if from_memory else BOOT_BYTES
-        async with self.turns.turn(), self.room(row, needed_bytes):
+        async with self.turns.turn(), self.admitted(row, needed_bytes):
             yield
 
     def _fits(self, needed_bytes: int) -> bool:
         memory = self.look()
         is_off = memory.kept_free_bytes <= 0
-        return is_off or sum(self._starting) + needed_bytes <= memory.room_bytes
+        return is_off or sum(self._starting) + needed_bytes <= memory.spare_bytes
 
     async def _wait(self, row: SandboxRow, needed_bytes: int) -> None:
         self._waiting.append(needed_bytes)

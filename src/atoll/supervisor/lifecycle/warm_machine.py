@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from atoll.host import to_the_end
+from atoll.supervisor.machines.default_limits import KEEP_FREE_PERCENT
 from atoll.supervisor.machines.identity import pool_init
-from atoll.supervisor.machines.limits import KEEP_FREE_PERCENT
 from atoll.supervisor.machines.plans import RunPlan
 from atoll.supervisor.state.ids import new_id, new_machine_uid
 from atoll.supervisor.state.paths import FIRST_DISK

@@ -121,7 +121,7 @@ class WarmPool:
         try:
             await asyncio.sleep(_REFILL_PAUSE_S)
             # Not earlier: the caller that has just taken a machine would wait for this check.
-            if self.memory().room_bytes < 0:
+            if self.memory().spare_bytes < 0:
                 return
             warm = await self.machines.make(digest)
             if self._closed:
@@ -146,7 +146,7 @@ class WarmPool:
 
     async def look_after_memory(self) -> None:
         """End all warm machines while the host's memory is short; otherwise make those that are missing."""
-        if self.memory().room_bytes < 0:
+        if self.memory().spare_bytes < 0:
             await self.drain()
             await self.prestarted_machines.drain()
         else:

@@ -1,4 +1,4 @@
-"""Provides room in memory for the checkpoint of a fork."""
+"""Provides places in memory for the checkpoints of forks."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _log = logging.getLogger(__name__)
 
 
 class OutgrownError(NoSpaceError):
-    """A guest's memory outgrew its room, measured before the guest was frozen: it has to go to the disk."""
+    """A guest's memory outgrew its reserve, taken before the guest was frozen: it has to go to the disk."""
 
 
-class MemoryRoom(msgspec.Struct, frozen=True):
-    """The room of a checkpoint: the directory ``into``, and the directory ``pages`` for its memory."""
+class MemoryCheckpoint(msgspec.Struct, frozen=True):
+    """Where a checkpoint is kept: the directory ``into``, and the directory ``pages`` for its memory."""
 
     into: Path
     pages: Path
 
 
 @dataclass(eq=False, repr=False)
-class MemoryPlace:
-    """Provides room in memory for temporary checkpoints if the host has much free memory.
+class CheckpointMemory:
+    """Provides memory for temporary checkpoints if the host has much free memory.
 
     On the disk, a gigabyte of forked memory would be written out for nothing, and would use its space
     there for as long as copies live.
@@ -51,37 +51,37 @@ class MemoryPlace:
     _promised: dict[str, int] = field(default_factory=dict, init=False)
 
     @contextlib.contextmanager
-    def room(self, name: str, memory_bytes: int | None) -> Iterator[MemoryRoom | None]:
+    def place(self, name: str, memory_bytes: int | None) -> Iterator[MemoryCheckpoint | None]:
         """New directories for a checkpoint of this much memory, or None if it has to be on the disk.
 
-        Inside the block its room is reserved. After the block, the file system's own usage accounts for it.
+        Inside the block the memory is reserved. After the block, the file system's own usage accounts for it.
         """
         try:
             yield None if memory_bytes is None else self._make(name, memory_bytes)
         finally:
             self._promised.pop(name, None)
 
-    def _make(self, name: str, memory_bytes: int) -> MemoryRoom | None:
+    def _make(self, name: str, memory_bytes: int) -> MemoryCheckpoint | None:
         needed_bytes = memory_bytes + memory_bytes // 4 + _GROWTH_BYTES
-        room = MemoryRoom(self.directory / name, self.pages / name)
+        place = MemoryCheckpoint(self.directory / name, self.pages / name)
         try:
             if self.pages.stat().st_dev == self.pages.parent.stat().st_dev:
                 return None
-            if needed_bytes > self._room_bytes():
+            if needed_bytes > self._left_bytes():
                 return None
-            room.pages.mkdir(mode=0o700)
+            place.pages.mkdir(mode=0o700)
             try:
-                room.into.mkdir(mode=0o700)
+                place.into.mkdir(mode=0o700)
             except OSError:
-                room.pages.rmdir()
+                place.pages.rmdir()
                 raise
         except OSError as error:
             _log.info("checkpoints cannot be kept in memory: %s", error)
             return None
         self._promised[name] = needed_bytes
-        return room
+        return place
 
-    def _room_bytes(self) -> int:
+    def _left_bytes(self) -> int:
         memory, disk = read_memory(), shutil.disk_usage(self.pages)
-        room_bytes = min(memory.available_bytes // _PART, memory.total_bytes // _PART - disk.used, disk.free)
-        return room_bytes - sum(self._promised.values())
+        left_bytes = min(memory.available_bytes // _PART, memory.total_bytes // _PART - disk.used, disk.free)
+        return left_bytes - sum(self._promised.values())

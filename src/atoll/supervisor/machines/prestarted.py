@@ -122,7 +122,7 @@ class PrestartedMachines:
     async def _make_soon(self) -> None:
         try:
             await asyncio.sleep(_REFILL_PAUSE_S)
-            while self.kept and (shape := self._wanted) and self.memory().room_bytes >= 0:
+            while self.kept and (shape := self._wanted) and self.memory().spare_bytes >= 0:
                 if self._prestarted is not None and self._prestarted[0] == shape:
                     return
                 await self.drain()

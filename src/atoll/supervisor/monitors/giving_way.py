@@ -68,7 +68,7 @@ class GivingWay:
         self._available_bytes = memory.available_bytes
         critical = is_critical(memory)
         grace_s = _CRITICAL_GRACE_S if critical else _GRACE_S
-        if memory.room_bytes >= 0 or rises or now_s - self._acted_s < grace_s:
+        if memory.spare_bytes >= 0 or rises or now_s - self._acted_s < grace_s:
             return None
         victim = self._victim(critical, now_s)
         if victim is not None:

@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 def pause_s(memory: HostMemory) -> float:
     """The shortest time in which guests can take what is left for them."""
-    return min(_LOOK_S, max(_LEAST_S, memory.room_bytes / _FASTEST_BYTES_S))
+    return min(_LOOK_S, max(_LEAST_S, memory.spare_bytes / _FASTEST_BYTES_S))
 
 
 class HostMemoryMonitor:
@@ -116,13 +116,13 @@ class HostMemoryMonitor:
     async def look(self) -> float:
         """Look once, and act if little is left. Returns the seconds until the next look."""
         memory = self._look()
-        if memory.room_bytes - self._admission.wanted_bytes < memory.kept_free_bytes * _TIGHT:
+        if memory.spare_bytes - self._admission.wanted_bytes < memory.kept_free_bytes * _TIGHT:
             self._put_idle_to_sleep()
-        if memory.room_bytes >= memory.kept_free_bytes * _NEAR:
+        if memory.spare_bytes >= memory.kept_free_bytes * _NEAR:
             self._is_short = False
             return pause_s(memory)
         await self._read()
-        if memory.room_bytes < 0:
+        if memory.spare_bytes < 0:
             self._note_shortage(memory)
         asking = self._asking is not None and not self._asking.done()
         if not asking or is_critical(memory):
@@ -169,7 +169,7 @@ class HostMemoryMonitor:
         """Put idle sandboxes to sleep until enough memory is free, or too little to write theirs to the disk."""
         for sandbox in self._idle.found(paused=True):
             memory = self._look()
-            left_bytes = memory.room_bytes - self._admission.wanted_bytes
+            left_bytes = memory.spare_bytes - self._admission.wanted_bytes
             if left_bytes >= memory.kept_free_bytes * _TIGHT or is_critical(memory):
                 break
             await self._idle.put_to_sleep(sandbox, "the host's memory is nearly used")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from atoll.errors import QuotaError
-from atoll.supervisor.machines.limits import KEEP_FREE_PERCENT
+from atoll.supervisor.machines.default_limits import KEEP_FREE_PERCENT
 from atoll.types import NO_LIMIT, Lifecycle, Limits, Quotas, TeamUse
 
 if TYPE_CHECKING:

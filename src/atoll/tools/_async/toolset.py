@@ -16,7 +16,7 @@ from atoll.tools._async.snapshots import AsyncSnapshotTools
 from atoll.tools.results import ToolResult
 from atoll.tools.schema import Offer, checked, description_of, schema_of
 
-ROOMS = (AsyncCommandTools, AsyncFileTools, AsyncCodeTools, AsyncServiceTools, AsyncSnapshotTools)
+TOOL_CLASSES = (AsyncCommandTools, AsyncFileTools, AsyncCodeTools, AsyncServiceTools, AsyncSnapshotTools)
 
 
 class AsyncTool:
@@ -24,7 +24,7 @@ class AsyncTool:
 
     Args:
         offer: Which method it is, and what it does to a sandbox.
-        room: Makes the object whose method is called.
+        target: Makes the object whose method is called.
 
     Attributes:
         name: Its name.
@@ -35,9 +35,9 @@ class AsyncTool:
         destroys: What it erases is gone.
     """
 
-    def __init__(self, offer: Offer, kind: type[Any], room: Callable[[], object]) -> None:
+    def __init__(self, offer: Offer, kind: type[Any], target: Callable[[], object]) -> None:
         self._function: Callable[..., Any] = getattr(kind, offer.name)
-        self._room = room
+        self._target = target
         self.name = offer.name
         self.title = offer.title
         self.reads = offer.reads
@@ -56,7 +56,7 @@ class AsyncTool:
         """
         try:
             given = checked(self._function, arguments)
-            answer: str | ToolResult = await self._function(self._room(), **given)
+            answer: str | ToolResult = await self._function(self._target(), **given)
         except AtollError as error:
             return ToolResult(f"{error.told_to('mcp')} [{error.code}]", is_error=True)
         return ToolResult(answer) if isinstance(answer, str) else answer
@@ -81,7 +81,7 @@ class AsyncTools:
         self, sandbox: AsyncSandbox, *, only: Collection[str] | None = None, without: Collection[str] = ()
     ) -> None:
         self._place = AsyncPlace(sandbox)
-        every = [AsyncTool(offer, kind, self._maker(kind)) for kind in ROOMS for offer in kind.OFFERS]
+        every = [AsyncTool(offer, kind, self._maker(kind)) for kind in TOOL_CLASSES for offer in kind.OFFERS]
         every += [
             AsyncTool(offer, AsyncPlaceTools, lambda: AsyncPlaceTools(self._place))
             for offer in AsyncPlaceTools.OFFERS

@@ -17,7 +17,7 @@ from atoll.tools._sync.snapshots import SnapshotTools
 from atoll.tools.results import ToolResult
 from atoll.tools.schema import Offer, checked, description_of, schema_of
 
-ROOMS = (CommandTools, FileTools, CodeTools, ServiceTools, SnapshotTools)
+TOOL_CLASSES = (CommandTools, FileTools, CodeTools, ServiceTools, SnapshotTools)
 
 
 class Tool:
@@ -25,7 +25,7 @@ class Tool:
 
     Args:
         offer: Which method it is, and what it does to a sandbox.
-        room: Makes the object whose method is called.
+        target: Makes the object whose method is called.
 
     Attributes:
         name: Its name.
@@ -36,9 +36,9 @@ class Tool:
         destroys: What it erases is gone.
     """
 
-    def __init__(self, offer: Offer, kind: type[Any], room: Callable[[], object]) -> None:
+    def __init__(self, offer: Offer, kind: type[Any], target: Callable[[], object]) -> None:
         self._function: Callable[..., Any] = getattr(kind, offer.name)
-        self._room = room
+        self._target = target
         self.name = offer.name
         self.title = offer.title
         self.reads = offer.reads
@@ -57,7 +57,7 @@ class Tool:
         """
         try:
             given = checked(self._function, arguments)
-            answer: str | ToolResult = self._function(self._room(), **given)
+            answer: str | ToolResult = self._function(self._target(), **given)
         except AtollError as error:
             return ToolResult(f"{error.told_to('mcp')} [{error.code}]", is_error=True)
         return ToolResult(answer) if isinstance(answer, str) else answer
@@ -82,7 +82,7 @@ class Tools:
         self, sandbox: Sandbox, *, only: Collection[str] | None = None, without: Collection[str] = ()
     ) -> None:
         self._place = Place(sandbox)
-        every = [Tool(offer, kind, self._maker(kind)) for kind in ROOMS for offer in kind.OFFERS]
+        every = [Tool(offer, kind, self._maker(kind)) for kind in TOOL_CLASSES for offer in kind.OFFERS]
         every += [
             Tool(offer, PlaceTools, lambda: PlaceTools(self._place))
             for offer in PlaceTools.OFFERS

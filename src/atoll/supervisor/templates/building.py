@@ -101,7 +101,7 @@ class Templates:
         async with self.rows.lock:
             build = self._build(wanted.team, name, limits=wanted.limits, tags=tags)
             row = _row(self.rows, wanted.team, name, build)
-            _check_room(row.tags.keys() | set(tags))
+            _check_count(row.tags.keys() | set(tags))
             await self.rows.put(row.but(public=row.public if wanted.public is None else wanted.public))
         return build
 
@@ -428,11 +428,11 @@ def _tagged(row: TemplateRow, build: BuildInfo) -> TemplateRow:
     """The template with the build's tags referring to the build."""
     told = {tag: TagInfo(build_id=build.build_id, created_at=row.changed_at) for tag in build.tags}
     tags = {**row.tags, **told}
-    _check_room(tags.keys())
+    _check_count(tags.keys())
     return row.but(tags=tags)
 
 
-def _check_room(tags: Collection[str]) -> None:
+def _check_count(tags: Collection[str]) -> None:
     if len(tags) > _TAGS_MOST:
         raise InvalidSpecError(f"a template has {_TAGS_MOST} tags at most", hint="remove some")
 

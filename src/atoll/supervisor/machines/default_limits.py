@@ -24,6 +24,6 @@ def default_limits(host_memory_bytes: int, host_disk_bytes: int) -> Limits:
     )
 
 
-def disk_room(disk: DiskUsage) -> int:
+def disk_left(disk: DiskUsage) -> int:
     """Bytes that all sandboxes without a disk limit of their own may still write to the host's disk."""
     return max(0, disk.free - disk.total // 100 * KEEP_FREE_PERCENT)
