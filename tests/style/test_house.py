@@ -181,11 +181,6 @@ def test_no_file_is_named_after_nothing() -> None:
     assert named == []
 
 
-def test_each_migration_of_the_database_has_a_number_of_its_own() -> None:
-    numbers = [path.name[:4] for path in (ROOT / "src/atoll/supervisor/state/migrations").glob("*.sql")]
-    assert sorted(numbers) == sorted(set(numbers))
-
-
 def test_nothing_is_left_for_later() -> None:
     others = [path for path in (*PYTHON, *GO) if path.name != Path(__file__).name]
     assert [path for path in others if FORBIDDEN_MARKS.search(text(path))] == []

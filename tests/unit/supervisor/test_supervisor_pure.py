@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 from pathlib import Path
 
@@ -15,9 +16,9 @@ from atoll.supervisor.lifecycle.warm_pool import missing
 from atoll.supervisor.logs import read_page
 from atoll.supervisor.machines.identity import branched_init, first_init, woken_init
 from atoll.supervisor.settings import Settings, read_settings, restores_for
-from atoll.supervisor.state.database import Database, migrate, migrations
+from atoll.supervisor.state.database import TABLES, VERSION, Database
 from atoll.supervisor.state.ids import check_env, check_name, new_id
-from atoll.supervisor.state.rows import SandboxRow, Versions
+from atoll.supervisor.state.rows import KEYS, SandboxRow, Versions
 from atoll.supervisor.state.transitions import check_action
 from atoll.supervisor.storage.images import ImageFacts
 from atoll.supervisor.storage.programs import Programs
@@ -80,27 +81,37 @@ def test_rows_are_put_all_or_none(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_migrations_are_numbered_each_by_its_own_number_and_run_once() -> None:
-    numbers = [number for number, _ in migrations()]
-    assert len(set(numbers)) == len(numbers)
-    database = sqlite3.connect(":memory:", isolation_level=None)
-    try:
-        migrate(database)
-        migrate(database)
-        (version,) = database.execute("PRAGMA user_version").fetchone()
-        assert version == migrations()[-1][0]
-    finally:
-        database.close()
+def test_the_tables_are_those_of_the_rows(tmp_path: Path) -> None:
+    asyncio.run(_opened(tmp_path / "state.db"))
+    with contextlib.closing(sqlite3.connect(tmp_path / "state.db")) as database:
+        names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        assert names == set(TABLES.values())
+        for kind, table in TABLES.items():
+            keys = {name: key for _, name, *_, key in database.execute(f"PRAGMA table_info({table})")}
+            assert keys.keys() == set(kind.__struct_fields__)
+            assert [name for name, key in keys.items() if key] == [KEYS[kind]]
 
 
-def test_a_database_of_a_newer_atoll_is_refused() -> None:
-    database = sqlite3.connect(":memory:", isolation_level=None)
-    try:
-        database.execute("PRAGMA user_version=9999")
-        with pytest.raises(SupervisorError, match="newer"):
-            migrate(database)
-    finally:
-        database.close()
+@pytest.mark.parametrize("version", [-1, VERSION + 1, 33])
+def test_a_database_of_another_version_is_refused_and_stays_as_it_was(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "state.db"
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute(f"PRAGMA user_version={version}")
+    with pytest.raises(SupervisorError, match=f"version {version}, .* has {VERSION} ") as raised:
+        asyncio.run(_opened(path))
+    assert str(tmp_path) in str(raised.value.hint)
+    assert "ATOLL_HOME" in str(raised.value.hint)
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        assert database.execute("PRAGMA user_version").fetchall() == [(version,)]
+        assert database.execute("SELECT count(*) FROM sqlite_master").fetchall() == [(0,)]
+
+
+async def _opened(path: Path) -> None:
+    """Open a database twice."""
+    for _ in range(2):
+        database = Database(path)
+        await database.open()
+        await database.aclose()
 
 
 def test_settings_come_from_the_environment_and_nonsense_is_refused() -> None:

@@ -7,7 +7,6 @@ import contextlib
 import functools
 import logging
 import os
-import re
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +36,8 @@ from atoll.supervisor.state.rows import (
 from atoll.types import converted, from_json
 
 DAMAGED = "damaged"
+VERSION = 1
+"""The version of the tables in schema.sql."""
 _KEEP_S = 0.05
 _T = TypeVar("_T")
 _R = TypeVar(
@@ -56,7 +57,7 @@ _log = logging.getLogger(__name__)
 _Row = KeptRow | StepRow | OperationRow
 # Rows without a copy: nothing is missing if they are lost with the database.
 _UNKEPT = (OperationRow, StepRow)
-_TABLES: dict[type[_Row], str] = {
+TABLES: dict[type[_Row], str] = {
     SandboxRow: "sandboxes",
     SnapshotRow: "snapshots",
     VolumeRow: "volumes",
@@ -119,10 +120,10 @@ class Database:
         self._keeping: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
-        """Open the database, creating it if it is missing, and migrate it to this version's tables.
+        """Open the database, creating it if it is missing.
 
         Raises:
-            SupervisorError: A newer atoll has written it.
+            SupervisorError: An atoll with other tables has made it.
         """
         await self._do(self._open)
 
@@ -246,7 +247,7 @@ class Database:
         return self._database
 
     def _all(self, kind: type[Any]) -> list[Any]:
-        registry = _TABLES[kind]
+        registry = TABLES[kind]
         cursor = self._connected().execute(f"SELECT * FROM {registry} ORDER BY created_at, rowid")
         names = [column[0] for column in cursor.description]
         rows = [self._row(kind, dict(zip(names, values, strict=True))) for values in cursor]
@@ -290,7 +291,7 @@ class Database:
     def _delete(self, rows: tuple[_Row, ...], durable: bool) -> None:
         statements: list[tuple[str, list[object]]] = []
         for row in rows:
-            registry, key = _TABLES[type(row)], KEYS[type(row)]
+            registry, key = TABLES[type(row)], KEYS[type(row)]
             statements.append((f"DELETE FROM {registry} WHERE {key} = ?", [key_of(row)]))
         # A durable deletion belongs to files that were erased before it, or are erased next.
         self._transact(statements, durable, freeing=durable)
@@ -356,7 +357,7 @@ def read_without_owner(path: Path, kind: type[_R]) -> list[_R]:
     database = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=_FOREIGN_S)
     try:
         database.text_factory = _text
-        cursor = database.execute(f"SELECT * FROM {_TABLES[kind]}")
+        cursor = database.execute(f"SELECT * FROM {TABLES[kind]}")
         names = [column[0] for column in cursor.description]
         rows: list[_R] = []
         for values in cursor:
@@ -376,7 +377,7 @@ def _killed(rows: tuple[_Row, ...]) -> bool:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    """The database, created if missing, checked, and migrated to this version."""
+    """The database, created if missing, and checked."""
     # SQLite would make it readable for everybody. The files that it adds get the same mode.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     os.chmod(path, 0o600)
@@ -393,7 +394,7 @@ def _opened(path: Path) -> sqlite3.Connection:
             damaged = sqlite3.DatabaseError(verdict)
             damaged.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
             raise damaged
-        migrate(database)
+        _make_tables(database, path)
     except BaseException:
         database.close()
         raise
@@ -407,41 +408,18 @@ def _put_aside(path: Path) -> None:
             os.replace(f"{path}{end}", f"{path}.{DAMAGED}{end}")
 
 
-def migrations() -> list[tuple[int, str]]:
-    """The number and text of each migration, in order."""
-    folder = resources.files("atoll.supervisor.state") / "migrations"
-    found = []
-    for entry in folder.iterdir():
-        if matched := re.fullmatch(r"(\d{4})_\w+\.sql", entry.name):
-            found.append((int(matched[1]), entry.read_text("utf-8")))
-    return sorted(found)
-
-
-def migrate(database: sqlite3.Connection) -> None:
-    """Run the migrations that this database has not seen, each in its own transaction.
-
-    The database lists the migrations that it has seen: a lower number may be added later than a higher one.
-
-    Raises:
-        SupervisorError: A newer atoll has written it.
-    """
-    steps = migrations()
-    database.execute("CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY)")
-    seen = {number for (number,) in database.execute("SELECT number FROM migrations")}
+def _make_tables(database: sqlite3.Connection, path: Path) -> None:
+    """Make the tables of a new database, and refuse one that has other tables."""
     (version,) = database.execute("PRAGMA user_version").fetchone()
-    if not seen and version:  # written before there was a list, and before any number was added late
-        seen = {number for number, _ in steps if number <= version}
-        database.executemany("INSERT INTO migrations VALUES (?)", [(number,) for number in seen])
-    known = {number for number, _ in steps}
-    if strange := {version, *seen} - known - {0}:
+    if version == 0:
+        tables = (resources.files("atoll.supervisor.state") / "schema.sql").read_text("utf-8")
+        database.executescript(f"BEGIN;\n{tables}\nPRAGMA user_version={VERSION};\nCOMMIT;")
+    elif version != VERSION:
         raise SupervisorError(
-            f"the database has version {max(strange)}, but this atoll knows only {max(known)}",
-            hint="a newer atoll has used this home: upgrade atoll, or use another ATOLL_HOME",
+            f"{path} has the tables of another atoll: version {version}, and this one has {VERSION}",
+            hint=f"use the atoll that made this home, or start anew: move {path.parent} away, or set another "
+            "ATOLL_HOME; before 1.0 no home is converted",
         )
-    for number, text in steps:
-        if number not in seen:
-            note = f"INSERT INTO migrations VALUES ({number});\nPRAGMA user_version={max(number, version)};"
-            database.executescript(f"BEGIN;\n{text}\n{note}\nCOMMIT;")
 
 
 def _upsert(row: _Row) -> tuple[str, list[object]]:
@@ -450,7 +428,7 @@ def _upsert(row: _Row) -> tuple[str, list[object]]:
 
 @functools.cache
 def _upsert_text(kind: type[_Row]) -> str:
-    registry, key, names = _TABLES[kind], KEYS[kind], kind.__struct_fields__
+    registry, key, names = TABLES[kind], KEYS[kind], kind.__struct_fields__
     columns = ", ".join(f'"{name}"' for name in names)
     changes = ", ".join(f'"{name}" = excluded."{name}"' for name in names if name != key)
     marks = ", ".join("?" for _ in names)

@@ -1,3 +1,0 @@
-ALTER TABLE sandboxes ADD COLUMN host_boot TEXT NOT NULL DEFAULT '';
-ALTER TABLE sandboxes ADD COLUMN created_boot_s REAL NOT NULL DEFAULT 0;
-ALTER TABLE sandboxes ADD COLUMN ends_boot_s REAL;

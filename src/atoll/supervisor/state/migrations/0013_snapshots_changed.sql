@@ -1,1 +1,0 @@
-ALTER TABLE snapshots ADD COLUMN changed_at REAL NOT NULL DEFAULT 0;

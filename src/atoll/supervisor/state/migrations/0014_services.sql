@@ -1,2 +1,0 @@
-ALTER TABLE sandboxes ADD COLUMN services TEXT NOT NULL DEFAULT '[]';
-ALTER TABLE snapshots ADD COLUMN services TEXT NOT NULL DEFAULT '[]';

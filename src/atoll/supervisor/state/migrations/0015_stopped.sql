@@ -1,1 +1,0 @@
-ALTER TABLE sandboxes ADD COLUMN stopped_at REAL;
