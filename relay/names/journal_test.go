@@ -193,8 +193,7 @@ func TestAFileThatGetsTooLongIsWrittenAnew(t *testing.T) {
 	}
 }
 
-// The supervisor's own table wrote the first lines, without the ones that say what was forgotten.
-func TestAFileOfTheSupervisorIsRead(t *testing.T) {
+func TestLinesThatSayNothingAreSkipped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "names")
 	text := "1 a.example\n2 b.example\nno line\n0 zero.example\n131071 end.example\n\n4\n1 c.example\n70 b.example\n3 unfini"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -211,17 +210,6 @@ func TestAFileOfTheSupervisorIsRead(t *testing.T) {
 	written, err := os.ReadFile(path)
 	if err != nil || !strings.HasSuffix(string(written), "70 b.example\n71 d\n") {
 		t.Errorf("%q, %v", written, err)
-	}
-}
-
-func TestAFileWithTooManyNamesGivesTheMostRecent(t *testing.T) {
-	var text []byte
-	for i := range MostNames + 100 {
-		text = fmt.Appendf(text, "%d n%d\n", i+1, i)
-	}
-	table := loaded(t, &disk{content: text, left: endless}, time.Now)
-	if got := table.All(); len(got) != MostNames || got[0].Name != "n100" {
-		t.Errorf("%d names, the first of them %v", len(got), got[0])
 	}
 }
 

@@ -81,10 +81,6 @@ func load(kept medium, now func() time.Time) (*Table, error) {
 			made.set(change.offset, change.name)
 		}
 	}
-	// An earlier format did not say which names were forgotten.
-	for len(made.byName) > MostNames {
-		made.drop(made.used.Front())
-	}
 	made.last = last
 	return made, nil
 }

@@ -160,7 +160,7 @@ def test_a_volume_serves_every_user_whose_disk_the_engine_keeps(engine_home: Pat
 
 
 def test_an_image_that_such_sandboxes_used_is_as_it_was(engine_home: Path) -> None:
-    # Other homes share it, and an earlier version may have written to it.
+    # Other homes share it.
     (before,) = Images.verify("base").parts
     Volumes.create("mine")
     point = f"/volume-{secrets.token_hex(4)}"

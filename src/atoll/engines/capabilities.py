@@ -171,11 +171,10 @@ class DiskBudget(Protocol):
         writes to it when another measurement is due. Space that the guest frees counts only from then on.
         """
 
-    async def watch_disk(self, event_fd: int) -> bool:
+    async def watch_disk(self, event_fd: int) -> None:
         """Set the eventfd that asks for a measurement, as ``limit_growth`` does, but without measuring first.
 
-        The engine knows from the start what is on the disk, or asks for a measurement at once. Returns False
-        if it cannot do this.
+        The engine knows from the start what is on the disk, or asks for a measurement at once.
         """
 
 
@@ -189,12 +188,12 @@ class VolumeRooms(Protocol):
     async def use_of_volumes(self, targets: Sequence[str]) -> dict[str, VolumeUse]:
         """End a measurement: return what it may have missed of each bind. One that it does not know is left out."""
 
-    async def limit_volumes(self, rooms: Mapping[str, VolumeRoom], event_fd: int | None = None) -> bool:
+    async def limit_volumes(self, rooms: Mapping[str, VolumeRoom], event_fd: int | None = None) -> None:
         """Set what may be added to each bind beyond what was there when ``use_of_volumes`` was called.
 
         Writes of the guest that need more than all together may add fail with ENOSPC. Those that need more than
         the guest may add wait for another measurement, for some seconds at most. ``event_fd`` is an eventfd,
-        given once: the engine writes to it when one is due. Returns False if the engine cannot do this.
+        given once: the engine writes to it when one is due.
         """
 
 

@@ -160,7 +160,7 @@ def put_file(
 ) -> GuestRequest:
     """Write a file and make its parents. A ``mode`` of None takes the agent's default.
 
-    With ``whole`` readers see all of the old content or all of the new; older agents write in place.
+    With ``whole`` readers see all of the old content or all of the new.
     """
     mode_text = None if mode is None else f"{mode & 0o7777:o}"
     replaced = "true" if whole else None

@@ -206,10 +206,9 @@ class _DiskBudget(FakeCoreMachine):
         self.added = added
         return True
 
-    async def watch_disk(self, event_fd: int) -> bool:
+    async def watch_disk(self, event_fd: int) -> None:
         """See ``DiskBudget.watch_disk``."""
         self.event_fd = event_fd
-        return True
 
     async def limit_growth(self, growth: DiskGrowth | None, event_fd: int | None = None) -> None:
         """See ``DiskBudget.limit_growth``."""
@@ -258,13 +257,12 @@ class _VolumeRooms(FakeCoreMachine):
         uses.update(self.volume_uses)
         return {path: use for path, use in uses.items() if path in targets}
 
-    async def limit_volumes(self, rooms: Mapping[str, VolumeRoom], event_fd: int | None = None) -> bool:
+    async def limit_volumes(self, rooms: Mapping[str, VolumeRoom], event_fd: int | None = None) -> None:
         """See ``VolumeRooms.limit_volumes``."""
         await self.used("limit_volumes")
         self.rooms = {**(self.rooms or {}), **rooms}
         if event_fd is not None:
             self.rooms_event_fd = event_fd
-        return True
 
 
 class FakeMachine(_LazyMemory, _AdjustableLimits, _DiskBudget, _VolumeRooms, _MemoryReadings):

@@ -18,7 +18,6 @@ import pytest
 from atoll.errors import EngineError, NoSpaceError
 from atoll.host import Memory
 from atoll.supervisor.machines.checkpoint_memory import CheckpointMemory
-from atoll.supervisor.state.rows import Versions
 from atoll.testing.fake_engine import FakeMachine
 from tests.unit.supervisor.harness import Harness, with_harness
 
@@ -96,20 +95,6 @@ async def test_where_memory_has_no_room_copies_are_made_over_the_disk(harness: H
         assert _in(place) == []
     assert not machine.paused
     assert harness.layers.ids() != []
-
-
-@with_harness
-async def test_a_machine_of_an_older_engine_is_copied_over_the_disk(harness: Harness) -> None:
-    sandbox_id, one = await _made(harness)
-    sandbox = harness.system.registry.sandbox(sandbox_id)
-    older = Versions(engine="older", agent=sandbox.row.versions.agent)
-    with _much_memory(harness, sandbox_id):
-        await harness.system.registry.change(sandbox, versions=older)
-        assert (await harness.ask("POST", f"{one}/fork", {})).status == 200
-    # The history asks for stats whenever it is its time.
-    methods = harness.host.methods(harness.machine_of(sandbox_id).machine_id)
-    asked = [method for method in methods if method != "stats"]
-    assert asked[-5:] == ["prepare", "pause", "checkpoint", "resume", "written"]
 
 
 def test_room_in_memory_is_promised_to_one_fork_only(tmp_path: Path) -> None:

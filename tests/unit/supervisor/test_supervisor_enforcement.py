@@ -108,10 +108,9 @@ def test_a_disk_with_the_default_limit_is_measured_only_when_its_kernel_asks(tmp
     class Machine:
         machine_id = "m"
 
-        async def watch_disk(self, event_fd: int) -> bool:
+        async def watch_disk(self, event_fd: int) -> None:
             done.append("watched")
             os.eventfd_write(event_fd, 1)
-            return True
 
         async def mark_disk(self) -> None:
             done.append("marked")

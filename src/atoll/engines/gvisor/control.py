@@ -30,10 +30,6 @@ class RefusedCallError(EngineError):
     """The sentry answered that it refuses the call."""
 
 
-class UnknownCallError(RefusedCallError):
-    """The sentry does not know the call: it is from an older engine."""
-
-
 class PendingCallError(UnresponsiveError):
     """The sentry answers, but not this call, which it still works on."""
 
@@ -64,7 +60,6 @@ class ControlSocket:
             PendingCallError: It did not answer this call in time.
             UnresponsiveError: It answers nothing at all.
             RefusedCallError: The sentry refused.
-            UnknownCallError: It does not know the method.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -77,9 +72,7 @@ class ControlSocket:
             check_shortage(error)
             raise EngineError(f"{method} failed, because the sentry does not answer: {error}") from error
         if not answer.success:
-            # The text is that of ErrUnknownMethod in gVisor's pkg/urpc.
-            kind = UnknownCallError if answer.err == "unknown method" else RefusedCallError
-            raise kind(f"{method} failed: {answer.err}")
+            raise RefusedCallError(f"{method} failed: {answer.err}")
         return answer.result
 
     async def _answered(self, request: bytes, fds: Sequence[int]) -> _Answer:

@@ -16,9 +16,9 @@ class GvisorDiskBudget:
         """See ``DiskBudget.mark_disk``."""
         await self._control.call("containerManager.MarkDisk")
 
-    async def watch_disk(self, event_fd: int) -> bool:
+    async def watch_disk(self, event_fd: int) -> None:
         """See ``DiskBudget.watch_disk``."""
-        return await watch_disk(self._control, event_fd)
+        await watch_disk(self._control, event_fd)
 
     async def limit_growth(self, growth: DiskGrowth | None, event_fd: int | None = None) -> None:
         """See ``DiskBudget.limit_growth``."""

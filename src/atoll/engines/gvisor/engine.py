@@ -100,8 +100,7 @@ class GvisorEngine(Engine, OwnDisk):
         machine = GvisorMachine(plan.machine_id, plan.state_dir, parts, earlier_pages=plan.earlier_pages)
         control = ControlSocket(Places(plan.state_dir).control_socket(plan.machine_id))
         try:
-            # The specification has these limits too, but a runsc kept from an earlier version does not read
-            # them there.
+            # The specification has these limits too: the answer says that the sentry has not ended.
             await limit_guest(control, plan.limits, plan.keep_free_percent)
             await to_the_end(asyncio.to_thread(machine.earlier.keep, plan.checkpoint))
         except BaseException as error:

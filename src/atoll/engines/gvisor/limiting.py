@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from atoll.engines.base import DiskGrowth, VolumeRoom, VolumeUse
-from atoll.engines.gvisor.control import ControlSocket, UnknownCallError
+from atoll.engines.gvisor.control import ControlSocket
 from atoll.errors import EngineError
 from atoll.types import Limits, converted
 
@@ -71,17 +71,13 @@ async def limit_guest(control: ControlSocket, limits: Limits, keep_free_percent:
     await control.call("containerManager.Limit", guest_limits(limits, keep_free_percent))
 
 
-async def watch_disk(control: ControlSocket, event_fd: int) -> bool:
-    """Set the eventfd that asks for a measurement of the disk; False if the sentry is too old for that.
+async def watch_disk(control: ControlSocket, event_fd: int) -> None:
+    """Set the eventfd that asks for a measurement of the disk.
 
     Raises:
         EngineError: The sentry does not answer.
     """
-    try:
-        await control.call("containerManager.WatchDisk", {}, fds=[event_fd])
-    except UnknownCallError:
-        return False
-    return True
+    await control.call("containerManager.WatchDisk", {}, fds=[event_fd])
 
 
 async def limit_growth(control: ControlSocket, growth: DiskGrowth | None, event_fd: int | None) -> None:

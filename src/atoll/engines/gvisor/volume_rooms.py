@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from atoll.engines.base import VolumeRoom, VolumeUse
-from atoll.engines.gvisor.control import UnknownCallError
 from atoll.engines.gvisor.limiting import limit_volumes, mark_volumes, use_of_volumes
 from atoll.engines.gvisor.pausing import PausingControl
 
@@ -17,22 +16,12 @@ class GvisorVolumeRooms:
 
     async def mark_volumes(self, targets: Sequence[str]) -> None:
         """See ``VolumeRooms.mark_volumes``."""
-        try:
-            await mark_volumes(self._control, targets)
-        except UnknownCallError:
-            return  # it is too old, as ``limit_volumes`` says
+        await mark_volumes(self._control, targets)
 
     async def use_of_volumes(self, targets: Sequence[str]) -> dict[str, VolumeUse]:
         """See ``VolumeRooms.use_of_volumes``."""
-        try:
-            return await use_of_volumes(self._control, targets)
-        except UnknownCallError:
-            return {}
+        return await use_of_volumes(self._control, targets)
 
-    async def limit_volumes(self, rooms: Mapping[str, VolumeRoom], event_fd: int | None = None) -> bool:
+    async def limit_volumes(self, rooms: Mapping[str, VolumeRoom], event_fd: int | None = None) -> None:
         """See ``VolumeRooms.limit_volumes``."""
-        try:
-            await limit_volumes(self._control, rooms, event_fd)
-        except UnknownCallError:
-            return False
-        return True
+        await limit_volumes(self._control, rooms, event_fd)

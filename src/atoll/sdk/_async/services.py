@@ -192,8 +192,6 @@ class AsyncServices(Part):
         decoder = Decoder()
         try:
             left = kept_from((await frames.next()).payload)
-            # an agent from an older atoll does not say how much comes, and does not stop while the service prints
-            left = left or (0 if follow else _KEPT_MOST_BYTES)
             ended = False
             while left > 0 and not ended:
                 frame = await frames.next()

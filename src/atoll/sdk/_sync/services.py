@@ -193,8 +193,6 @@ class Services(Part):
         decoder = Decoder()
         try:
             left = kept_from((frames.next()).payload)
-            # an agent from an older atoll does not say how much comes, and does not stop while the service prints
-            left = left or (0 if follow else _KEPT_MOST_BYTES)
             ended = False
             while left > 0 and not ended:
                 frame = frames.next()

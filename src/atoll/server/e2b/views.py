@@ -99,7 +99,7 @@ class Views:
         )
 
     def _row(self, info: SandboxInfo, attributes: Attributes) -> dict[str, Any]:
-        started = moment(info.started_at or info.created_at)
+        started = moment(info.started_at)
         return {
             "template_id": attributes.template,
             "sandbox_id": info.sandbox_id,
@@ -126,7 +126,7 @@ def state_of(info: SandboxInfo) -> State:
 
 def started_us(info: SandboxInfo) -> int:
     """Return when the sandbox last began to run, in Unix microseconds."""
-    return round((info.started_at or info.created_at) * 1e6)
+    return round((info.started_at) * 1e6)
 
 
 def moment(at_s: float) -> datetime:
@@ -136,7 +136,6 @@ def moment(at_s: float) -> datetime:
 
 def _end(info: SandboxInfo, started: datetime) -> datetime:
     if state_of(info) == "paused":
-        # older sandboxes have no ``stopped_at``, so the last change counts
         return moment(info.stopped_at or info.changed_at)
     return moment(info.ends_at) if info.ends_at is not None else started + _ENDLESS
 

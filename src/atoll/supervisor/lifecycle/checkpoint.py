@@ -111,10 +111,8 @@ class Checkpoints:
         """
         disk = self.paths.disk(sandbox.sandbox_id, sandbox.row.disk)
         freezes = await self._freezes(sandbox, disk, copy_most_bytes)
-        # A machine from an older atoll runs in an engine that cannot report when copies may start.
-        is_current = sandbox.row.versions.engine == self.programs.current.engine
         on_disk = flushed or freezes or sandbox.row.engine_disk or sandbox.row.state == "suspended"
-        if in_memory and is_current and not on_disk:
+        if in_memory and not on_disk:
             capture = await self._into_memory(sandbox, into.name, disk, layer_id)
             if capture is not None:
                 return capture

@@ -41,7 +41,7 @@ class CheckpointMemory:
     there for as long as copies live.
 
     Args:
-        directory: Where the holder mounts a file system in memory; an older holder mounts none.
+        directory: Where the holder mounts a file system in memory, if the host lets it.
         pages: Another one, with huge pages. They are allocated and freed a hundred times as fast as small
             pages. But if the host reclaims free memory, one takes 10 ms, too long for a file of a few bytes.
     """

@@ -53,9 +53,6 @@ class MachinePlans:
             for one in plan.volumes
         )
         binds = (*agent_binds(self.programs, plan.versions), *volumes)
-        # A machine from an older atoll runs in an engine that cannot refer to them.
-        is_current = plan.versions.engine == self.programs.current.engine
-        refers = is_current and not plan.engine_disk
         return MachinePlan(
             machine_id=machine_id,
             state_dir=self.run / machine_id,
@@ -70,7 +67,7 @@ class MachinePlans:
             being_written=plan.being_written,
             limits=plan.limits,
             keep_free_percent=plan.keep_free_percent,
-            earlier_pages=earlier_pages_of(plan.disk, machine_id) if refers else None,
+            earlier_pages=earlier_pages_of(plan.disk, machine_id) if not plan.engine_disk else None,
         )
 
     def _root(self, plan: RunPlan) -> Path:

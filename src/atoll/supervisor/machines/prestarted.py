@@ -110,7 +110,7 @@ class PrestartedMachines:
         return prestarted
 
     def _fits(self, plan: RunPlan) -> bool:
-        # An engine that was installed earlier may not support prestarted machines.
+        # The one that is kept ready runs in the current engine.
         is_current = plan.versions.engine == self.programs.current.engine
         return is_current and not plan.engine_disk and not plan.volumes
 

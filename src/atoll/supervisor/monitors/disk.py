@@ -85,7 +85,8 @@ class DiskMonitor:
 
     async def _watching(self, event_fd: int) -> None:
         given: int | None = event_fd
-        if self.seldom() and await self.budget.watch_disk(event_fd):
+        if self.seldom():
+            await self.budget.watch_disk(event_fd)
             self._limited, self._often, given = True, False, None
             await self._any_wish()
         while True:

@@ -358,12 +358,10 @@ class VolumeMonitor:
         given = None if guest.has_event else guest.event_fd
         # Until it has answered, it may still have the last part.
         guest.parts_bytes[volume_id] = max(part_bytes, guest.parts_bytes.get(volume_id, 0))
-        if await guest.machine.limit_volumes(dict.fromkeys(targets, room), given):
-            guest.has_event = True
-            guest.told.add(volume_id)
-            guest.parts_bytes[volume_id] = part_bytes
-        else:
-            self._forget(guest)  # its engine is too old
+        await guest.machine.limit_volumes(dict.fromkeys(targets, room), given)
+        guest.has_event = True
+        guest.told.add(volume_id)
+        guest.parts_bytes[volume_id] = part_bytes
 
     def _use(self, volume_id: str) -> tuple[int | None, int, float]:
         """Its quota, if it has one, then what is in it, and how many seconds of a processor that took. Blocks."""

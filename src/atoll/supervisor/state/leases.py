@@ -128,7 +128,6 @@ class Leases:
             return {}
         offset_s = self.clock.boot_s() - self.clock.unix_s()
         return {
-            "started_at": row.started_at or row.created_at,  # it was not recorded before there were leases
             "host_boot": self.clock.boot,
             "created_boot_s": row.created_at + offset_s,
             "ends_boot_s": None if row.ends_at is None else row.ends_at + offset_s,

@@ -49,8 +49,7 @@ OperationKind = Literal["create", "fork", "suspend", "wake", "snapshot", "rollba
 class Versions(msgspec.Struct, frozen=True):
     """The engine and guest agent, by content hash, that made a machine or a checkpoint.
 
-    ``engine_name`` is the engine's name in the registry, ``engine_version`` the version of its program. Rows
-    that were written before there were names are of gVisor.
+    ``engine_name`` is the engine's name in the registry, ``engine_version`` the version of its program.
     """
 
     engine: str
