@@ -22,6 +22,8 @@ from atoll.types import schedule_of
         ("0 0 13 * fri", "2026-11-25T00:00", "2026-11-27T00:00"),
         ("0 0 13 * *", "2026-11-25T00:00", "2026-12-13T00:00"),
         ("10/20 * * * *", "2026-01-01T00:11", "2026-01-01T00:30"),
+        ("0 0 L * *", "2026-02-01T00:00", "2026-02-28T00:00"),
+        ("0 0 * * mon#1", "2026-11-25T00:00", "2026-12-07T00:00"),
     ],
 )
 def test_the_next_time_of_a_schedule(text: str, after: str, first: str) -> None:
@@ -53,8 +55,17 @@ def test_a_length_of_time_is_a_schedule_too() -> None:
         "every 0s",
         "every day",
         "99999999999999999999 * * * *",
+        "0 0 0 3 * *",
+        "0 0 */3 2 mon#5",
+        pytest.param("9" * 5000 + " * * * *", id="many digits"),
     ],
 )
 def test_what_is_no_schedule_is_refused(text: str) -> None:
     with pytest.raises(InvalidSpecError):
         schedule_of(text)
+
+
+def test_the_field_that_is_wrong_is_named_with_what_it_may_be() -> None:
+    with pytest.raises(InvalidSpecError, match="'0 24 \\* \\* \\*' is not a schedule: Bad hour") as raised:
+        schedule_of("0 24 * * *")
+    assert "hour (0-23)" in str(raised.value.hint)
