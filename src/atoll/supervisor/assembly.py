@@ -14,6 +14,11 @@ from typing import TYPE_CHECKING
 from atoll.engines import Prestarting, can
 from atoll.host import disk_usage, read_memory
 from atoll.secrets import KeyFile, Keyring
+from atoll.supervisor.integrity.background_checksums import BackgroundChecksums
+from atoll.supervisor.integrity.checksums import CheckpointChecksums
+from atoll.supervisor.integrity.state_digests import StateDigests
+from atoll.supervisor.integrity.stored_trees import StoredTrees
+from atoll.supervisor.integrity.verify import Verification
 from atoll.supervisor.lifecycle.attachment import Attachment
 from atoll.supervisor.lifecycle.boot import Boots
 from atoll.supervisor.lifecycle.clone import Clones
@@ -59,18 +64,13 @@ from atoll.supervisor.state.row_copies import RowCopies
 from atoll.supervisor.state.rows import Versions
 from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.state.unplug_marks import UnplugMarks
-from atoll.supervisor.storage.background_checksums import BackgroundChecksums
 from atoll.supervisor.storage.build_cache import BuildCache
-from atoll.supervisor.storage.checksums import CheckpointChecksums
 from atoll.supervisor.storage.compaction import Compaction
 from atoll.supervisor.storage.images import SupervisorImages
 from atoll.supervisor.storage.layer_gc import LayerGC
 from atoll.supervisor.storage.programs import Programs
-from atoll.supervisor.storage.state_digests import StateDigests
-from atoll.supervisor.storage.stored_trees import StoredTrees
 from atoll.supervisor.storage.template_registry import TemplateRegistry, names_for
 from atoll.supervisor.storage.trash import Trash
-from atoll.supervisor.storage.verify import Verification
 from atoll.supervisor.storage.volumes import Volumes
 from atoll.supervisor.tenants.disk_sizes import DiskSizes
 from atoll.supervisor.tenants.disk_usage import TeamDiskUsage

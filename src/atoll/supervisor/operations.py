@@ -6,6 +6,8 @@ from functools import partial
 
 from atoll.host import Home
 from atoll.supervisor.assembly import Machines, Rooms, State, Steps, Storage, Tenants
+from atoll.supervisor.integrity.fsck import Fsck
+from atoll.supervisor.integrity.stored_records import StoredRecords
 from atoll.supervisor.lifecycle.checkpoint import Checkpoints
 from atoll.supervisor.lifecycle.crash_recovery import CrashRecovery
 from atoll.supervisor.lifecycle.create import Creation
@@ -37,9 +39,7 @@ from atoll.supervisor.monitors.wake_timers import WakeTimers
 from atoll.supervisor.recovery.gc import LeftoverCollector
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.state.idleness import Tiers
-from atoll.supervisor.storage.fsck import Fsck
 from atoll.supervisor.storage.images import image_is_there
-from atoll.supervisor.storage.stored_records import StoredRecords
 
 
 class Sleeps:

@@ -7,9 +7,9 @@ from unittest.mock import patch
 import pytest
 
 from atoll.errors import InUseError, NoSpaceError
+from atoll.supervisor.integrity.checksums import CheckpointChecksums
 from atoll.supervisor.monitors.changes import Reading, Turns, has_grown, has_worked, may_have_worked
 from atoll.supervisor.state.sandbox import Sandbox
-from atoll.supervisor.storage.checksums import CheckpointChecksums
 from tests.unit.supervisor.harness import Harness, with_harness
 
 EVERY_S = 300

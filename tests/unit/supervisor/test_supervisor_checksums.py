@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from atoll.errors import DamagedError
-from atoll.supervisor.storage.checksums import CheckpointChecksums
+from atoll.supervisor.integrity.checksums import CheckpointChecksums
 
 MIB = 1 << 20
 

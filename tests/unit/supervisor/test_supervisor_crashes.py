@@ -250,7 +250,7 @@ def test_a_disk_that_the_engine_keeps_has_an_instant_at_every_moment_of_a_suspen
 
         with (
             patch("atoll.supervisor.lifecycle.suspend.Suspends._undo", nothing),
-            patch("atoll.supervisor.storage.checksums.CheckpointChecksums.write", die)
+            patch("atoll.supervisor.integrity.checksums.CheckpointChecksums.write", die)
             if step == "checksums"
             else _dying_at(checkpoint),
             pytest.raises(Died),

@@ -13,11 +13,11 @@ from atoll.errors import DamagedError
 from atoll.host import Home, find_holder
 from atoll.images import Images
 from atoll.snapshots import Layers
+from atoll.supervisor.integrity.checksums import CHECKSUMS_FILE, CheckpointChecksums
 from atoll.supervisor.lifecycle.checkpoint_files import FLOWS, read_flows
 from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.row_copies import RowCopies
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
-from atoll.supervisor.storage.checksums import CHECKSUMS_FILE, CheckpointChecksums
 from tests.unit.supervisor.harness import Harness, with_harness
 
 # A string in JSON, but no UTF-8.

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from atoll.host import TreeChecksums
-from atoll.supervisor.storage.checksums import CHECKSUMS_FILE
-from atoll.supervisor.storage.repair import mend_tree
+from atoll.supervisor.integrity.checksums import CHECKSUMS_FILE
+from atoll.supervisor.integrity.repair import mend_tree
 from atoll.types import Damage
 from tests.unit.supervisor.harness import Harness, with_harness
 

@@ -11,7 +11,7 @@ import pytest
 from atoll.engines import MachineEndedError
 from atoll.errors import EngineError
 from atoll.snapshots import Layers
-from atoll.supervisor.storage.consistency import same_instant
+from atoll.supervisor.integrity.consistency import same_instant
 from tests.unit.supervisor.harness import Harness, with_harness
 
 

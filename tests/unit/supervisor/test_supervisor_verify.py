@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from atoll.supervisor.api.reply import NDJSON, Report, answer
+from atoll.supervisor.integrity.background_checksums import BackgroundChecksums
+from atoll.supervisor.integrity.checksums import CHECKSUMS_FILE
 from atoll.supervisor.state.tasks import Tasks
-from atoll.supervisor.storage.background_checksums import BackgroundChecksums
-from atoll.supervisor.storage.checksums import CHECKSUMS_FILE
 from atoll.types import Progress
 from tests.unit.supervisor.harness import Harness, with_harness
 

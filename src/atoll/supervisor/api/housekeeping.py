@@ -10,10 +10,10 @@ from starlette.routing import Route
 
 from atoll.protocol import DrainRequest, FsckRequest
 from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
+from atoll.supervisor.integrity.fsck import Fsck
 from atoll.supervisor.lifecycle.drain import Drains
 from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.storage.engine_uses import EngineUses
-from atoll.supervisor.storage.fsck import Fsck
 from atoll.supervisor.tenants.disk_report import DiskReports
 from atoll.supervisor.tenants.teams import Teams
 from atoll.types import HostMemory

@@ -10,10 +10,10 @@ from starlette.routing import Route
 
 from atoll.protocol import VerifyRequest
 from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
+from atoll.supervisor.integrity.verify import Verification
 from atoll.supervisor.lifecycle.image_requests import ImageRequests
 from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.storage.images import SupervisorImages
-from atoll.supervisor.storage.verify import Verification
 from atoll.types import ImageAccess
 
 _ONE = "/v1/images/{name:path}"

@@ -8,11 +8,11 @@ from starlette.routing import Route
 
 from atoll.protocol import SnapshotRequest, VerifyRequest
 from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
+from atoll.supervisor.integrity.state_digests import StateDigests
+from atoll.supervisor.integrity.verify import Verification
 from atoll.supervisor.lifecycle.snapshot import Snapshots
 from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.state.tasks import Tasks
-from atoll.supervisor.storage.state_digests import StateDigests
-from atoll.supervisor.storage.verify import Verification
 
 _BASE = "/v1/snapshots"
 

@@ -17,12 +17,12 @@ import msgspec
 from atoll.engines import LazyMemory, memory_bytes
 from atoll.errors import AtollError, NoSpaceError, SandboxCrashedError, SandboxNotFoundError
 from atoll.host import sync_tree, to_the_end
+from atoll.supervisor.integrity.checksums import note_boot
 from atoll.supervisor.lifecycle.checkpoint_files import link_files, write_flows, write_names
 from atoll.supervisor.machines.checkpoint_memory import CheckpointMemory, OutgrownError
 from atoll.supervisor.machines.freeze import thaw_or_end
 from atoll.supervisor.state.ids import new_id
 from atoll.supervisor.state.sandbox import Sandbox
-from atoll.supervisor.storage.checksums import note_boot
 from atoll.supervisor.storage.trash import erase
 
 if TYPE_CHECKING:

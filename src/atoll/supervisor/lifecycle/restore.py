@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from atoll.engines import MachineEndedError
 from atoll.errors import AtollError, DamagedError, SandboxCrashedError
 from atoll.host import to_the_end
+from atoll.supervisor.integrity.consistency import assert_disk, same_instant
 from atoll.supervisor.lifecycle.checkpoint_files import read_flows, read_names
 from atoll.supervisor.machines.identity import woken_init
 from atoll.supervisor.machines.prestarted import PrestartedDiedError
-from atoll.supervisor.storage.consistency import assert_disk, same_instant
 
 if TYPE_CHECKING:
     from atoll.network import Link

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from atoll.errors import InUseError, InvalidSpecError, NoSpaceError
 from atoll.host import sync_directory, sync_tree, to_the_end, tree_bytes
 from atoll.snapshots import SnapshotTree
+from atoll.supervisor.integrity.checksums import CheckpointChecksums
 from atoll.supervisor.lifecycle.checkpoint import CapturedState, Checkpoints
 from atoll.supervisor.lifecycle.unplug import network_of_copies
 from atoll.supervisor.state.ids import check_name, new_id
@@ -21,7 +22,6 @@ from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.transitions import check_action, check_memory
 from atoll.supervisor.storage.build_cache import BuildCache
-from atoll.supervisor.storage.checksums import CheckpointChecksums
 from atoll.supervisor.storage.compaction import Compaction
 from atoll.supervisor.storage.template_registry import TemplateRegistry
 from atoll.supervisor.storage.trash import erase

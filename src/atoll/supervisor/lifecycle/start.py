@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
 from atoll.host import to_the_end
+from atoll.supervisor.integrity.consistency import assert_disk
 from atoll.supervisor.lifecycle.start_commands import run_start_commands
-from atoll.supervisor.storage.consistency import assert_disk
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.attachment import Attachment

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from atoll.host import sync_directory, sync_tree, to_the_end
+from atoll.supervisor.integrity.checksums import CheckpointChecksums, note_boot
 from atoll.supervisor.lifecycle.checkpoint_files import write_flows, write_names
 from atoll.supervisor.state.paths import Paths
 from atoll.supervisor.state.running_machine import RunningMachine
 from atoll.supervisor.state.sandbox import Sandbox
-from atoll.supervisor.storage.checksums import CheckpointChecksums, note_boot
 from atoll.supervisor.storage.trash import Trash, erase, erase_stale
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from atoll.errors import (
 )
 from atoll.guest import GuestInit
 from atoll.host import to_the_end
+from atoll.supervisor.integrity.checksums import CheckpointChecksums
 from atoll.supervisor.machines.disk_budget import growth_at_start
 from atoll.supervisor.machines.machine_plans import MachinePlans
 from atoll.supervisor.machines.plans import RunPlan, earlier_pages_of
@@ -31,7 +32,6 @@ from atoll.supervisor.machines.uplinks import uplink_of
 from atoll.supervisor.state.ids import new_id
 from atoll.supervisor.state.rows import SandboxRow, Versions
 from atoll.supervisor.state.running_machine import MARK, RUNS, RunningMachine
-from atoll.supervisor.storage.checksums import CheckpointChecksums
 
 if TYPE_CHECKING:
     from atoll.network import Link

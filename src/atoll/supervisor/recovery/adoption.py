@@ -7,15 +7,16 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from atoll.supervisor.integrity.consistency import same_instant
 from atoll.supervisor.lifecycle.checkpoint_files import read_flows
 from atoll.supervisor.lifecycle.restore import PARTED_REASON
 from atoll.supervisor.machines.freeze import thaw_or_end
 from atoll.supervisor.machines.identity import woken_init
 from atoll.supervisor.state.leases import length_after_use
-from atoll.supervisor.storage.consistency import same_instant
 
 if TYPE_CHECKING:
     from atoll.network import Links
+    from atoll.supervisor.integrity.checksums import CheckpointChecksums
     from atoll.supervisor.lifecycle.attachment import Attachment
     from atoll.supervisor.lifecycle.egress_control import EgressControl
     from atoll.supervisor.lifecycle.pause import PausedWatcher
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.rows import OperationRow, SandboxRow
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
-    from atoll.supervisor.storage.checksums import CheckpointChecksums
 
 _log = logging.getLogger(__name__)
 

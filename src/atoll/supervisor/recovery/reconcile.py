@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError, SandboxNotFoundError
 from atoll.network import SHORTAGES
+from atoll.supervisor.integrity.checksums import CHECKSUMS_FILE
 from atoll.supervisor.lifecycle.kill import Kills
 from atoll.supervisor.lifecycle.unplug import Unplugs
 from atoll.supervisor.machines.plans import earlier_pages_of
@@ -19,7 +20,6 @@ from atoll.supervisor.recovery.gc import LeftoverCollector
 from atoll.supervisor.recovery.sleepers import undisturbed
 from atoll.supervisor.state.rows import OperationRow, SandboxRow
 from atoll.supervisor.state.sandbox import Sandbox
-from atoll.supervisor.storage.checksums import CHECKSUMS_FILE
 from atoll.types import SandboxState
 
 if TYPE_CHECKING:

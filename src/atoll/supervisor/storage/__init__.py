@@ -1,1 +1,1 @@
-"""Manages what is on the disk: images, volumes, layers, checksums, and their removal."""
+"""Manages what is on the disk: images, volumes, layers, and their removal."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from atoll.host import open_below, open_top
-from atoll.supervisor.storage.checksums import PARTLY_BYTES, differs, recorded
+from atoll.supervisor.integrity.checksums import PARTLY_BYTES, differs, recorded
 from atoll.types import Damage
 
 _ASIDE = ".repaired"

@@ -10,12 +10,12 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from atoll.host import CheckedTree, TreeChecksums, to_the_end, tree_bytes
+from atoll.supervisor.integrity.background_checksums import BackgroundChecksums
+from atoll.supervisor.integrity.checksums import PARTLY_BYTES, CheckpointChecksums
+from atoll.supervisor.integrity.stored_trees import StoredTrees
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.state.sandbox import Sandbox
-from atoll.supervisor.storage.background_checksums import BackgroundChecksums
-from atoll.supervisor.storage.checksums import PARTLY_BYTES, CheckpointChecksums
 from atoll.supervisor.storage.layer_gc import LayerGC
-from atoll.supervisor.storage.stored_trees import StoredTrees
 from atoll.types import Progress, VerifiedPart, VerifyReport
 
 Report = Callable[[Progress], None]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from atoll.supervisor.integrity.checksums import PARTLY_BYTES
 from atoll.supervisor.state.paths import Paths
 from atoll.supervisor.state.registry import Registry
-from atoll.supervisor.storage.checksums import PARTLY_BYTES
 from atoll.supervisor.storage.images import SupervisorImages
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from atoll.errors import DamagedError
 from atoll.host import TreeChecksums
-from atoll.supervisor.storage.checksums import BOOT, CHECKSUMS_FILE
-from atoll.supervisor.storage.stored_trees import StoredTrees
+from atoll.supervisor.integrity.checksums import BOOT, CHECKSUMS_FILE
+from atoll.supervisor.integrity.stored_trees import StoredTrees
 
 
 class StateDigests:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from atoll.host import TreeChecksums
-from atoll.supervisor.storage.repair import mend_checkpoint, mend_tree
+from atoll.supervisor.integrity.repair import mend_checkpoint, mend_tree
 from atoll.types import Progress, VerifiedPart, VerifyReport
 
 if TYPE_CHECKING:
-    from atoll.supervisor.storage.checksums import CheckpointChecksums
-    from atoll.supervisor.storage.stored_records import StoredRecords
-    from atoll.supervisor.storage.stored_trees import StoredTrees
-    from atoll.supervisor.storage.verify import Verification
+    from atoll.supervisor.integrity.checksums import CheckpointChecksums
+    from atoll.supervisor.integrity.stored_records import StoredRecords
+    from atoll.supervisor.integrity.stored_trees import StoredTrees
+    from atoll.supervisor.integrity.verify import Verification
 
 Report = Callable[[Progress], None]
 # Each round repairs the damages that a check names, which are the first hundred of a tree.

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from atoll.errors import AtollError
 from atoll.host import CheckedTree, TreeChecksums
+from atoll.supervisor.integrity.stored_trees import StoredTrees
 from atoll.supervisor.state.tasks import Tasks
-from atoll.supervisor.storage.stored_trees import StoredTrees
 
 _LOOK_S = 10.0
 _log = logging.getLogger(__name__)

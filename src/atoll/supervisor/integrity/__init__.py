@@ -1,0 +1,1 @@
+"""Proves that what is stored is what was written: checksums, their checks, repairs."""
