@@ -105,7 +105,7 @@ async def test_what_was_cut_short_between_two_layers_is_told_once_and_the_drain_
     made = await harness.create()
     await harness.asleep(made)
     sandbox = harness.system.registry.sandbox(made["sandbox_id"])
-    await harness.system.registry.change(sandbox, relayering=True)
+    await harness.system.registry.change(sandbox, napping=True)
     done = await drain(harness)
     assert (done["suspended"], list(done["failed"])) == ([], [made["sandbox_id"]])
     await undrain(harness)

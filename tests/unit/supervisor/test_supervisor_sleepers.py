@@ -44,7 +44,7 @@ async def test_what_is_not_as_it_should_be_is_looked_at(harness: Harness) -> Non
     for other in (
         row.but(state="running"),
         row.but(engine_disk=True),
-        row.but(relayering=True),
+        row.but(napping=True),
         row.but(link_id="left"),
         row.but(has_memory=False),
         row.but(disk="d9"),

@@ -43,7 +43,7 @@ class Attachment:
 
         ``freeing`` is as in ``Database.put``.
         """
-        columns = {**running.columns(), "relayering": False, **changes}
+        columns = {**running.columns(), "napping": False, **changes}
         await self.registry.change(sandbox, durable=durable, freeing=freeing, state="running", **columns)
         self.attach(sandbox, running)
 

@@ -104,7 +104,7 @@ class Drains:
         return [
             one
             for one in self.registry.sandboxes()
-            if (one.row.state in _AWAKE or one.row.relayering) and one.sandbox_id not in pass_.failed
+            if (one.row.state in _AWAKE or one.row.napping) and one.sandbox_id not in pass_.failed
         ]
 
     async def _suspend_awake(self, pass_: _Pass) -> bool:
@@ -123,7 +123,7 @@ class Drains:
 
     async def _suspend(self, sandbox: Sandbox) -> None:
         await self.suspends.suspend(sandbox)
-        if sandbox.row.relayering:  # its memory, which was to be there for a moment, may not outlive the host
+        if sandbox.row.napping:  # its memory, which was to be there for a moment, may not outlive the host
             raise StateError(
                 "it is still to run again after an operation that was cut short",
                 hint="resume it, and drain again",

@@ -172,7 +172,7 @@ class Naps:
                 await self.running_machines.step_on(running, self.plans.of(sandbox.row))
                 # The row first: a supervisor that adopts a running machine thaws it if it may be frozen.
                 columns = running.columns()
-                await self.registry.change(sandbox, state="running", relayering=False, **columns)
+                await self.registry.change(sandbox, state="running", napping=False, **columns)
             except Exception as error:  # noqa: BLE001 - as above
                 _log.warning(
                     "the machine %s cannot be attached to its disk and is ended: %s",
@@ -194,4 +194,4 @@ class Naps:
 
 
 def _is_napping(sandbox: Sandbox) -> bool:
-    return sandbox.row.state == "suspended" and sandbox.row.relayering and sandbox.unplugged is None
+    return sandbox.row.state == "suspended" and sandbox.row.napping and sandbox.unplugged is None

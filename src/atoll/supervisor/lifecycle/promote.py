@@ -125,7 +125,7 @@ class Promotions:
             for each in (original, winner):  # an alarm may have rung meanwhile
                 check_plugged("promote", each)
             changes: dict[str, Any] = {name: getattr(fresh.row, name) for name in _CHANGED}
-            changes |= {**columns, **running.columns(), "state": "running", "relayering": False}
+            changes |= {**columns, **running.columns(), "state": "running", "napping": False}
             changes |= {"sleep_cause": None, "wakes_at": None}
             await self.registry.promote(original, winner, kept, **changes)
         except BaseException:

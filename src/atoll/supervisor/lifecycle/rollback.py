@@ -122,7 +122,7 @@ class Rollback:
             sandbox.link = old_link
             changes = {**columns, **{name: getattr(fresh.row, name) for name in _CHANGED}}
             await self.registry.change(
-                sandbox, durable=True, state="running", relayering=False, **changes, **running.columns()
+                sandbox, durable=True, state="running", napping=False, **changes, **running.columns()
             )
         except BaseException:
             await to_the_end(self.clones.undo(fresh, running))

@@ -49,7 +49,7 @@ class SandboxLinks:
         The caller holds the lock. The sandbox wakes on another link, where its guest has the same address.
         """
         link = sandbox.link
-        if link is None or sandbox.row.state != "suspended" or sandbox.row.relayering:
+        if link is None or sandbox.row.state != "suspended" or sandbox.row.napping:
             return
         try:
             if not await link.holds_nothing(read_flows(self.paths.checkpoint(sandbox.sandbox_id))):

@@ -149,7 +149,7 @@ class Suspends:
                 sandbox,
                 durable=durable,
                 state="suspended",
-                relayering=briefly,
+                napping=briefly,
                 sleep_cause=cause,
                 wakes_at=wakes_at,
                 machine=None,

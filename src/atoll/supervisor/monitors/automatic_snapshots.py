@@ -238,7 +238,7 @@ class AutomaticSnapshots:
 def _is_wanted(sandbox: Sandbox) -> bool:
     row = sandbox.row
     wanted = row.lifecycle.snapshot_every_s is not None and sandbox.unplugged is None
-    return wanted and row.state == "running" and not row.relayering
+    return wanted and row.state == "running" and not row.napping
 
 
 def _needs_bytes(base: Reading) -> int:

@@ -94,7 +94,7 @@ class DataWakes:
     def watch(self, sandbox: Sandbox) -> None:
         """Watch a suspended sandbox that has kept its link, if data is to wake it. Idempotent."""
         link, row = sandbox.link, sandbox.row
-        if not row.lifecycle.wake_on_data or link is None or row.relayering:
+        if not row.lifecycle.wake_on_data or link is None or row.napping:
             return
         sleeper = self._sleepers.get(sandbox.sandbox_id)
         if sleeper is None:

@@ -118,5 +118,5 @@ class WakeTimers:
 def _is_set(sandbox: Sandbox) -> bool:
     """Whether a sandbox sleeps until a time."""
     row = sandbox.row
-    asleep = row.wakes_at is not None and row.state in ("paused", "suspended") and not row.relayering
+    asleep = row.wakes_at is not None and row.state in ("paused", "suspended") and not row.napping
     return asleep and sandbox.unplugged is None

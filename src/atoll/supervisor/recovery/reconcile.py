@@ -97,7 +97,7 @@ class Reconcile:
         still have clients.
         """
         row = sandbox.row
-        if row.state != "suspended" or row.link_id is None or row.relayering:
+        if row.state != "suspended" or row.link_id is None or row.napping:
             return
         is_lost = sandbox.sandbox_id in self._undecided
         if is_lost or not await self.adoption.keep_link(sandbox, row.link_id):

@@ -36,7 +36,7 @@ class RowRepair:
             state="crashed",
             reason=reason,
             crashed_running=sandbox.row.awake,
-            relayering=False,
+            napping=False,
             machine=None,
             machine_id=None,
             link_id=None,

@@ -21,7 +21,7 @@ def undisturbed(rows: Iterable[SandboxRow], paths: Paths) -> set[str]:
 
 
 def _is_undisturbed(row: SandboxRow, sandboxes: str, checkpoint: str, may_be: set[str]) -> bool:
-    if row.state != "suspended" or row.engine_disk or row.relayering or row.link_id is not None:
+    if row.state != "suspended" or row.engine_disk or row.napping or row.link_id is not None:
         return False
     try:
         names = set(os.listdir(f"{sandboxes}/{row.sandbox_id}"))

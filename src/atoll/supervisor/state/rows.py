@@ -113,7 +113,7 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
     - ``created_boot_s`` and ``ends_boot_s`` are its creation and its lease's end by the clock of the host's
       boot ``host_boot``, see ``Clock``.
     - ``crashed_running`` says that it ran when it crashed, so that it may be recovered without a use.
-    - ``relayering`` says that it sleeps only while it is moved to another layer.
+    - ``napping`` says that it sleeps only while its disk is changed below it.
     - ``runs`` has the last run of each service with a schedule.
     - ``idempotency`` is of the request that made it, if that had a key.
     - ``awake_until`` is until when a client has asked to keep it awake, in Unix seconds.
@@ -152,7 +152,7 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
     crashed_running: bool = False
     unplugged: Unplugged | None = None
     snapshot_failed: SnapshotFailure | None = None
-    relayering: bool = False
+    napping: bool = False
     runs: dict[str, ServiceRun] = {}
     idempotency: Idempotency | None = None
     promoted: tuple[str, ...] = ()
@@ -177,7 +177,7 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
     @property
     def awake(self) -> bool:
         """Whether it runs, or will at once when an operation on its disk is over."""
-        return self.state == "running" or self.relayering
+        return self.state == "running" or self.napping
 
     def info(self) -> SandboxInfo:
         """The information for clients."""

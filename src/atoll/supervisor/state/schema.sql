@@ -29,7 +29,7 @@ CREATE TABLE sandboxes (
     crashed_running INTEGER NOT NULL,
     unplugged TEXT NOT NULL,
     snapshot_failed TEXT NOT NULL,
-    relayering INTEGER NOT NULL,
+    napping INTEGER NOT NULL,
     runs TEXT NOT NULL,
     idempotency TEXT NOT NULL,
     promoted TEXT NOT NULL,
