@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from atoll import NotFoundError, Sandbox, Snapshots, Supervisor
+from atoll import Sandbox, Snapshots, Supervisor
+from atoll.errors import NotFoundError
 from atoll.types import Progress
 
 HERE = Path(__file__).parent

@@ -7,53 +7,76 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import ForwardRef, get_args
 
 import msgspec
 
 import atoll
+import atoll.sdk
+import atoll.types
 from docsite.docstrings import markdown_of
 
 _SDK = """# The SDK
 
-What `from atoll import …` gives. Each class exists twice, with the same methods: `Sandbox` blocks,
-and `AsyncSandbox` is awaited; so do all others. [Values](types.md) are what methods take and
-return, [errors](errors.md) what they raise.
+Each class exists twice, with the same methods: `Sandbox` blocks, and `AsyncSandbox` is awaited; so
+do all others. [Values](types.md) are what methods take and return, [errors](errors.md) what they
+raise.
+
+All these classes are in `atoll.sdk`, the values in `atoll.types` and the errors in `atoll.errors`.
+`from atoll import …` gives those that most programs write:
+
 """
 _TYPES = """# Values
 
-What methods of the [SDK](sdk.md) take and return. They are frozen; those with the word `Spec` and
-those that you make (`Limits`, `Lifecycle`, `Policy`, …) say what is wanted, those with `Info` what
-was seen.
+What methods of the [SDK](sdk.md) take and return: `from atoll.types import …`. They are frozen;
+those with the word `Spec` and those that you make (`Limits`, `Lifecycle`, `Policy`, …) say what is
+wanted, those with `Info` what was seen.
 """
 _ONE_LINE = 88
+CONSTANTS = ("HOST_NAME", "NO_LIMIT")
 
 
 def sdk_page() -> str:
     """The page of the classes with methods."""
-    return "\n".join([_SDK, *(_class(kind) for kind in _kinds("atoll.sdk"))])
+    return "\n".join([_SDK + _front_door(), *(_class(kind) for kind in _kinds(atoll.sdk))])
+
+
+def _front_door() -> str:
+    """The names that ``atoll`` has, of each pair of classes the one that blocks."""
+    names = [name for name in atoll.__all__ if not name.startswith(("Async", "_"))]
+    return f"{', '.join(f'`{name}`' for name in names)}.\n"
 
 
 def types_page() -> str:
     """The page of the values."""
-    return "\n".join([_TYPES, *(_value(kind) for kind in _kinds("atoll.types")), _others()])
+    return "\n".join([_TYPES, *(_value(kind) for kind in _kinds(atoll.types)), _others()])
 
 
 def _others() -> str:
-    """What is no class: the words that a value may be, unions, and numbers."""
+    """What is no class: the words that a value may be, unions, and constants."""
     lines = []
-    for name in atoll.__all__:
-        value = getattr(atoll, name)
-        if name != "__version__" and not inspect.isclass(value):
-            lines.append(f"{name} = {_plain(_spelled(value))}\n")
+    for name in public_values():
+        value = getattr(atoll.types, name)
+        if not inspect.isclass(value):
+            shown = repr(value) if isinstance(value, str) else _plain(_spelled(value))
+            lines.append(f"{name} = {shown}\n")
     return f"## Other names\n\n{_code(''.join(lines))}\n"
 
 
-def _kinds(room: str) -> Iterator[type]:
+def public_values() -> list[str]:
+    """The names of ``atoll.types`` that programs write. Functions and other constants are for atoll's own rooms."""
+    return sorted(
+        name
+        for name in atoll.types.__all__
+        if name in CONSTANTS or (name[0].isupper() and not name.isupper())
+    )
+
+
+def _kinds(room: ModuleType) -> Iterator[type]:
     """The public classes of a room, the sandbox first; of each pair, the one that blocks."""
-    named = {name: getattr(atoll, name) for name in atoll.__all__ if not name.startswith("Async")}
-    kinds = [kind for kind in named.values() if inspect.isclass(kind) and kind.__module__.startswith(room)]
+    named = [getattr(room, name) for name in room.__all__ if not name.startswith("Async")]
+    kinds = [kind for kind in named if inspect.isclass(kind)]
     return iter(sorted(kinds, key=lambda kind: (kind.__name__ != "Sandbox", kind.__name__)))
 
 

@@ -63,6 +63,21 @@ from atoll.remedies import Face, in_words_of
 if TYPE_CHECKING:
     from atoll.types import CodeResult, ExecResult
 
+# fmt: off
+__all__ = [
+    "AgentError", "AsleepError", "AtollError", "CodeFailedError", "DamagedError", "DeadlineError",
+    "DeniedError", "DrainingError", "EdgeError", "EditError", "EngineError", "ExecFailedError",
+    "ExecTimeoutError", "FileDeniedError", "FileError", "FileMissingError", "FileTakenError",
+    "ForeignNameError", "GitError", "HostError", "HostMemoryError", "ImageBuildError", "ImageNotFoundError",
+    "ImagePullError", "InUseError", "InternalError", "InvalidSpecError", "IsADirectoryInSandboxError",
+    "KeyNotFoundError", "NameTakenError", "NoSpaceError", "NotADirectoryInSandboxError", "NotFoundError",
+    "ProcessNotFoundError", "QuotaError", "SandboxCrashedError", "SandboxNotFoundError",
+    "SecretNotFoundError", "ServiceNotFoundError", "ShortageError", "SnapshotNotFoundError", "StateError",
+    "SupervisorError", "TeamNotFoundError", "TemplateBuildError", "TemplateNotFoundError", "UnpluggedError",
+    "UnresponsiveError", "UnsupportedError", "VersionMismatchError", "VolumeNotFoundError",
+]
+# fmt: on
+
 
 class AtollError(Exception):
     """Base of every error of this package.
@@ -123,12 +138,7 @@ class AtollError(Exception):
 def _harmless(text: str) -> str:
     if text.isprintable():
         return text
-    kept = (char if char.isprintable() or char in "\n\t" else _spelled(char) for char in text)
-    return "".join(kept)
-
-
-def _spelled(char: str) -> str:
-    return char.encode("unicode_escape").decode("ascii")
+    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
 
 
 class InvalidSpecError(AtollError, ValueError):
@@ -332,11 +342,6 @@ class UnresponsiveError(DeadlineError):
     retryable = False
 
 
-UNRESPONSIVE_HINT = (
-    "`atoll suspend --no-memory` ends it and keeps its disk, which its next use boots; or kill it"
-)
-
-
 class FileError(AtollError, OSError):
     """An operation on a file inside the sandbox failed."""
 
@@ -393,10 +398,7 @@ class NoSpaceError(AtollError, OSError):
 
 
 class DamagedError(AtollError):
-    """What is stored, a checkpoint or a database, differs from what was written.
-
-    The disk failed, or it was changed.
-    """
+    """What is stored, a checkpoint or a database, differs from what was written: a disk failed, or it was changed."""
 
     code = "damaged"
 
@@ -492,9 +494,6 @@ def from_wire(
     sandbox_id: str | None = None,
     retryable: bool | None = None,
 ) -> AtollError:
-    """Rebuild a peer's error.
-
-    The peer sends a code, never a class to import; an unknown code gives the base class.
-    """
+    """Rebuild a peer's error. It sends a code, never a class to import; an unknown one gives the base class."""
     kind = _BY_CODE.get(code, AtollError)
     return kind(message, hint=hint, sandbox_id=sandbox_id, retryable=retryable)

@@ -67,6 +67,10 @@ WORDS = (
 )
 """What each face calls the same thing, by what a hint may have between backquotes."""
 
+UNRESPONSIVE_HINT = (
+    "`atoll suspend --no-memory` ends it and keeps its disk, which its next use boots; or kill it"
+)
+
 _PEOPLE: dict[Face, str] = {"mcp": "for the user to do: ", "e2b": "for who runs the server: "}
 _CODE = re.compile(r"`([^`]+)`")
 

@@ -16,7 +16,8 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from atoll import AtollError, InUseError, Limits, Sandbox, Snapshots
+from atoll import AtollError, Limits, Sandbox, Snapshots
+from atoll.errors import InUseError
 from tests import homes
 from tests.churn import page_keeper
 from tests.churn.telling import telling

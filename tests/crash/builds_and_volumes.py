@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from atoll import Sandbox, SandboxCrashedError, Snapshots, Templates, Volumes
-from atoll.errors import EngineError, TemplateNotFoundError
+from atoll import Sandbox, Snapshots, Templates, Volumes
+from atoll.errors import EngineError, SandboxCrashedError, TemplateNotFoundError
 from tests.crash.ledger import PATIENCE_S
 
 

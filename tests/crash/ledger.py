@@ -9,7 +9,8 @@ import threading
 import time
 from dataclasses import dataclass
 
-from atoll import AtollError, DeadlineError, NotFoundError, Sandbox, SandboxCrashedError
+from atoll import AtollError, Sandbox
+from atoll.errors import DeadlineError, NotFoundError, SandboxCrashedError
 
 PORT = 7000
 PATIENCE_S = 120.0

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from atoll import AtollError, Lifecycle, Sandbox, SandboxCrashedError, Snapshots, Supervisor
-from atoll.errors import EngineError, SandboxNotFoundError, StateError
+from atoll import AtollError, Lifecycle, Sandbox, Snapshots, Supervisor
+from atoll.errors import EngineError, SandboxCrashedError, SandboxNotFoundError, StateError
 from atoll.host import Home
 from atoll.snapshots.chains import LONGEST
 from tests.crash import builds_and_volumes, victims

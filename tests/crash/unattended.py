@@ -9,18 +9,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from atoll import (
-    AtollError,
-    Lifecycle,
-    Sandbox,
-    SandboxCrashedError,
-    SandboxInfo,
-    SnapshotInfo,
-    Snapshots,
-    Supervisor,
-    Volumes,
-)
-from atoll.errors import EngineError
+from atoll import AtollError, Lifecycle, Sandbox, SandboxInfo, SnapshotInfo, Snapshots, Supervisor, Volumes
+from atoll.errors import EngineError, SandboxCrashedError
 from atoll.host import Home
 from atoll.types import OnCrash
 from tests.crash import victims

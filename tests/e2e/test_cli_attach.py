@@ -15,7 +15,8 @@ import pytest
 from tests.e2e.command_line import LONG_S, atoll, rest, said, started, until
 from tests.waiting import until as wait_until
 
-from atoll import Sandbox, Terminal, TerminalSize
+from atoll import Sandbox, Terminal
+from atoll.types import TerminalSize
 
 LEAVE = b"\x10\x11"
 

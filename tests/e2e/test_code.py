@@ -17,7 +17,7 @@ from tests.adapters.libraries import run_cases
 from tests.e2e.server import Server
 from tests.sdks.installed import javascript_sdk
 
-from atoll import CodeOutput, Sandbox, Templates
+from atoll import Sandbox, Templates
 from atoll.errors import (
     CodeFailedError,
     ExecTimeoutError,
@@ -26,6 +26,7 @@ from atoll.errors import (
     UnsupportedError,
 )
 from atoll.toolkits.code import CONTEXT, NAME, spec
+from atoll.types import CodeOutput
 
 # The template takes a minute on a quiet machine.
 pytestmark = pytest.mark.timeout(1500)

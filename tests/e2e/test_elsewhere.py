@@ -23,8 +23,9 @@ CLIENT = '''
 import asyncio, os, socket, sys, threading
 from pathlib import Path
 import atoll
-from atoll import AsyncSandbox, Sandbox, TerminalSize
+from atoll import AsyncSandbox, Sandbox
 from atoll.evals import Evaluation
+from atoll.types import TerminalSize
 
 place = Path(sys.argv[1])
 TURN = """

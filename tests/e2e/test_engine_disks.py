@@ -14,8 +14,8 @@ import pytest
 from tests import homes
 from tests.e2e.counter import count, start_counter
 
-from atoll import Images, Lifecycle, Sandbox, Snapshots, Supervisor, UnsupportedError, VolumeMount, Volumes
-from atoll.errors import HostError
+from atoll import Images, Lifecycle, Sandbox, Snapshots, Supervisor, VolumeMount, Volumes
+from atoll.errors import HostError, UnsupportedError
 from atoll.host import Home, find_holder, is_host_root
 from atoll.host.namespaces.userns import own_ranges
 

@@ -17,7 +17,6 @@ from atoll import (
     AsyncSandbox,
     Keys,
     Lifecycle,
-    Login,
     Policy,
     Rule,
     Sandbox,
@@ -26,7 +25,6 @@ from atoll import (
     Supervisor,
     Teams,
     Templates,
-    TerminalSize,
     Volumes,
 )
 from atoll.errors import (
@@ -42,7 +40,17 @@ from atoll.errors import (
     TemplateNotFoundError,
     UnsupportedError,
 )
-from atoll.types import BuildLine, CopyStep, EnvStep, RunStep, TemplateSpec, UpstreamProxy, WorkdirStep
+from atoll.sdk import Login
+from atoll.types import (
+    BuildLine,
+    CopyStep,
+    EnvStep,
+    RunStep,
+    TemplateSpec,
+    TerminalSize,
+    UpstreamProxy,
+    WorkdirStep,
+)
 
 
 @pytest.fixture(scope="module", params=["here", "far"])

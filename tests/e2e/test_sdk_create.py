@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from tests.e2e.command_line import atoll
 
-from atoll import DeadlineError, InvalidSpecError, Sandbox
+from atoll import Sandbox
+from atoll.errors import DeadlineError, InvalidSpecError
 
 pytestmark = pytest.mark.twice
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from atoll import FileChange, Sandbox, SandboxNotFoundError, Snapshots
-from atoll.errors import InvalidSpecError, SnapshotNotFoundError
+from atoll import Sandbox, Snapshots
+from atoll.errors import InvalidSpecError, SandboxNotFoundError, SnapshotNotFoundError
+from atoll.types import FileChange
 
 pytestmark = pytest.mark.twice
 

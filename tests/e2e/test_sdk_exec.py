@@ -7,7 +7,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from atoll import AsyncSandbox, DeadlineError, ExecFailedError, ExecTimeoutError, InvalidSpecError, Sandbox
+from atoll import AsyncSandbox, Sandbox
+from atoll.errors import DeadlineError, ExecFailedError, ExecTimeoutError, InvalidSpecError
 
 MIB = 1 << 20
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from atoll import GitError, InvalidSpecError, Sandbox
+from atoll import Sandbox
+from atoll.errors import GitError, InvalidSpecError
 
 ADA = "Ada <ada@example.com>"
 

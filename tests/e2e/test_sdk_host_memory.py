@@ -14,8 +14,8 @@ from tests import homes
 from tests.e2e.command_line import atoll
 from tests.waiting import until
 
-from atoll import Housekeeping, Sandbox, SandboxCrashedError
-from atoll.errors import AtollError, HostMemoryError
+from atoll import Housekeeping, Sandbox
+from atoll.errors import AtollError, HostMemoryError, SandboxCrashedError
 from atoll.host import Home
 
 MIB = 1 << 20

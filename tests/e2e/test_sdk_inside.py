@@ -16,8 +16,9 @@ from tests.e2e import dns_client, state_keeper
 from tests.e2e.counter import BOUND_S
 from tests.waiting import until
 
-from atoll import Sandbox, Snapshots, Terminal, TerminalSize
+from atoll import Sandbox, Snapshots, Terminal
 from atoll.errors import FileDeniedError
+from atoll.types import TerminalSize
 
 pytestmark = pytest.mark.twice
 

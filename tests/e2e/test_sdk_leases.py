@@ -17,18 +17,9 @@ from click.testing import CliRunner
 from tests.e2e.counter import count, start_counter
 from tests.waiting import until
 
-from atoll import (
-    AsyncSandbox,
-    AtollError,
-    Lifecycle,
-    Policy,
-    Sandbox,
-    SandboxNotFoundError,
-    StateError,
-    Supervisor,
-)
+from atoll import AsyncSandbox, AtollError, Lifecycle, Policy, Sandbox, Supervisor
 from atoll.cli.atoll import atoll
-from atoll.errors import AsleepError
+from atoll.errors import AsleepError, SandboxNotFoundError, StateError
 from atoll.protocol import Hello
 
 PATIENCE_S = 120.0

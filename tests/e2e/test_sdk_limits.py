@@ -10,19 +10,8 @@ from pathlib import Path
 import pytest
 from tests.waiting import until
 
-from atoll import (
-    NO_LIMIT,
-    AtollError,
-    ExecFailedError,
-    InvalidSpecError,
-    Limits,
-    Sandbox,
-    SandboxCrashedError,
-    SandboxNotFoundError,
-    Snapshots,
-    VolumeMount,
-    Volumes,
-)
+from atoll import NO_LIMIT, AtollError, Limits, Sandbox, Snapshots, VolumeMount, Volumes
+from atoll.errors import ExecFailedError, InvalidSpecError, SandboxCrashedError, SandboxNotFoundError
 from atoll.host import Home, cgroup_root
 
 pytestmark = pytest.mark.twice

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from tests.e2e.counter import BOUND_S, count, start_counter
 
-from atoll import AtollError, DeadlineError, NotFoundError, Sandbox
+from atoll import AtollError, Sandbox
+from atoll.errors import DeadlineError, NotFoundError
 
 
 @pytest.fixture(scope="module")

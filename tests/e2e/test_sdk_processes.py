@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from tests.waiting import until
 
-from atoll import Sandbox, Terminal, TerminalSize
+from atoll import Sandbox, Terminal
 from atoll.errors import ProcessNotFoundError, StateError
+from atoll.types import TerminalSize
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.e2e.counter import count, start_counter
 
-from atoll import AtollError, Limits, Sandbox, SandboxNotFoundError, SnapshotInfo, Snapshots, UnpluggedError
-from atoll.errors import InvalidSpecError, NameTakenError
+from atoll import AtollError, Limits, Sandbox, SnapshotInfo, Snapshots
+from atoll.errors import InvalidSpecError, NameTakenError, SandboxNotFoundError, UnpluggedError
 
 pytestmark = pytest.mark.twice
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from atoll import AsyncSandbox, FileDeniedError, FileTakenError, InvalidSpecError, Sandbox
+from atoll import AsyncSandbox, Sandbox
+from atoll.errors import FileDeniedError, FileTakenError, InvalidSpecError
 
 
 @pytest.fixture(scope="module")

@@ -10,17 +10,16 @@ import pytest
 from tests import homes
 from tests.e2e.counter import count, start_counter
 
-from atoll import (
-    AsyncSandbox,
-    AtollError,
-    Sandbox,
+from atoll import AsyncSandbox, AtollError, Sandbox, Snapshots, Supervisor
+from atoll.errors import (
+    ImagePullError,
+    InUseError,
+    NameTakenError,
     SandboxCrashedError,
     SandboxNotFoundError,
-    Snapshots,
+    SnapshotNotFoundError,
     StateError,
-    Supervisor,
 )
-from atoll.errors import ImagePullError, InUseError, NameTakenError, SnapshotNotFoundError
 
 pytestmark = pytest.mark.twice
 

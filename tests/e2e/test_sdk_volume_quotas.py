@@ -12,7 +12,8 @@ import pytest
 from tests import homes
 from tests.waiting import until
 
-from atoll import Process, QuotaError, Sandbox, VolumeMount, Volumes
+from atoll import Process, Sandbox, VolumeMount, Volumes
+from atoll.errors import QuotaError
 from atoll.host import Home
 
 pytestmark = pytest.mark.twice

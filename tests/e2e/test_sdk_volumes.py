@@ -14,8 +14,8 @@ import pytest
 from tests import homes
 from tests.e2e.command_line import atoll, said
 
-from atoll import InvalidSpecError, Limits, NotFoundError, Sandbox, VolumeMount, Volumes
-from atoll.errors import FileError, FileMissingError
+from atoll import Limits, Sandbox, VolumeMount, Volumes
+from atoll.errors import FileError, FileMissingError, InvalidSpecError, NotFoundError
 
 pytestmark = pytest.mark.twice
 

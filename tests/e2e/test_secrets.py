@@ -20,9 +20,10 @@ from tests.homes import contents_of, processes_of
 from tests.secret_forms import forms
 from tests.waiting import until as wait_until
 
-from atoll import AsyncSecrets, NotFoundError, Sandbox, SecretInfo, Secrets, Supervisor, Teams
-from atoll.errors import DamagedError, InvalidSpecError, NameTakenError, SecretNotFoundError
+from atoll import AsyncSecrets, Sandbox, Secrets, Supervisor, Teams
+from atoll.errors import DamagedError, InvalidSpecError, NameTakenError, NotFoundError, SecretNotFoundError
 from atoll.host import Home
+from atoll.types import SecretInfo
 
 FIRST = "first/value+of a:secret-3141592653"
 SECOND = "second/value?of=a&secret-2718281828"

@@ -15,6 +15,8 @@ from packaging.requirements import Requirement
 from tests.snippets import ROOT, Snippet, snippets
 
 import atoll
+import atoll.sdk
+import atoll.types
 
 # those for other SDKs are not ours
 PYTHON = [
@@ -50,8 +52,9 @@ def test_python_compiles_and_uses_names_that_exist(snippet: Snippet) -> None:
             assert {alias.name for alias in node.names} - _names_in(node.module or "") == set()
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             kind = _KINDS.get(node.value.id, node.value.id)
-            if kind in atoll.__all__:
-                assert node.attr in _attributes(getattr(atoll, kind)), f"{node.value.id}.{node.attr}"
+            for room in (atoll.sdk, atoll.types):
+                if kind in room.__all__:
+                    assert node.attr in _attributes(getattr(room, kind)), f"{node.value.id}.{node.attr}"
 
 
 def _names_in(module: str) -> set[str]:

@@ -16,15 +16,14 @@ from __future__ import annotations
 from deepagents.backends.protocol import ExecuteResponse, FileDownloadResponse, FileUploadResponse
 from deepagents.backends.sandbox import BaseSandbox
 
-from atoll import (
-    AtollError,
+from atoll import AtollError, Sandbox
+from atoll.errors import (
     ExecTimeoutError,
     FileDeniedError,
     FileMissingError,
     InvalidSpecError,
     IsADirectoryInSandboxError,
     NotADirectoryInSandboxError,
-    Sandbox,
 )
 from atoll.tools import KEPT_BYTES
 

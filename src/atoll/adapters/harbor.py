@@ -19,16 +19,10 @@ from harbor.environments.definition import (
 from harbor.environments.options import EnvironmentOptions
 from harbor.models.task.config import NetworkMode, NetworkPolicy
 
-from atoll import (
-    AsyncSandbox,
-    EgressPolicy,
-    ExecTimeoutError,
-    Limits,
-    Policy,
-    Rule,
-    SandboxNotFoundError,
-)
+from atoll import AsyncSandbox, Limits, Policy, Rule
 from atoll.adapters.dockerfiles import build, template_name
+from atoll.errors import ExecTimeoutError, SandboxNotFoundError
+from atoll.types import EgressPolicy
 
 __all__ = ["AtollEnvironment"]
 

@@ -27,25 +27,21 @@ from inspect_ai.util import (
 )
 from pydantic import BaseModel, ConfigDict
 
-from atoll import (
+from atoll import AsyncImages, AsyncSandbox, AsyncSnapshots, Limits, SnapshotInfo
+from atoll.adapters.dockerfiles import build, template_name
+from atoll.errors import (
     AgentError,
-    AsyncImages,
-    AsyncSandbox,
-    AsyncSnapshots,
     EngineError,
     ExecTimeoutError,
     FileMissingError,
     InvalidSpecError,
-    Limits,
     NotADirectoryInSandboxError,
     SandboxCrashedError,
     SandboxNotFoundError,
-    SnapshotInfo,
     SnapshotNotFoundError,
     StateError,
     SupervisorError,
 )
-from atoll.adapters.dockerfiles import build, template_name
 
 __all__ = ["AtollSandboxConfig", "AtollSandboxEnvironment"]
 

@@ -30,7 +30,8 @@ from agents import (
 )
 from agents.editor import ApplyPatchOperation, ApplyPatchResult
 
-from atoll import AsyncSandbox, AtollError, ExecTimeoutError
+from atoll import AsyncSandbox, AtollError
+from atoll.errors import ExecTimeoutError
 from atoll.tools import KEPT_BYTES, MOST_FILE_BYTES, AsyncTool, AsyncTools, ToolResult, clipped
 
 __all__ = ["SandboxEditor", "SandboxShell", "apply_patch_tool", "function_tools", "shell_tool"]

@@ -37,15 +37,10 @@ from agents.sandbox.session.sandbox_client import BaseSandboxClient, BaseSandbox
 from agents.sandbox.snapshot import SnapshotBase, SnapshotSpec, resolve_snapshot
 from agents.sandbox.types import ExecResult, ExposedPortEndpoint, User
 
-from atoll import (
-    AsyncForward,
-    AsyncSandbox,
-    AtollError,
-    FileMissingError,
-    Lifecycle,
-    SandboxNotFoundError,
-)
-from atoll import ExecTimeoutError as AtollExecTimeoutError
+from atoll import AsyncSandbox, AtollError, Lifecycle
+from atoll.errors import ExecTimeoutError as AtollExecTimeoutError
+from atoll.errors import FileMissingError, SandboxNotFoundError
+from atoll.sdk import AsyncForward
 
 __all__ = ["AtollSandboxClient", "AtollSandboxOptions", "AtollSession", "AtollSessionState"]
 

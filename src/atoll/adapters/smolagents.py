@@ -23,9 +23,10 @@ from smolagents.local_python_executor import CodeOutput
 from smolagents.remote_executors import RemotePythonExecutor
 from smolagents.utils import AgentError
 
-from atoll import AtollError, CodeResult, Sandbox
+from atoll import AtollError, Sandbox
 from atoll.tools import Tool as SandboxTool
 from atoll.tools import Tools, clipped
+from atoll.types import CodeResult
 
 __all__ = ["SandboxPythonExecutor", "smolagents_tools"]
 

@@ -40,9 +40,10 @@ from swerex.runtime.abstract import (
 )
 from swerex.utils.log import get_logger
 
-from atoll import AtollError, ExecTimeoutError, Limits, Sandbox, SandboxNotFoundError
+from atoll import AtollError, Limits, Sandbox
 from atoll.adapters.bash_sessions import BashSession
 from atoll.adapters.dockerfiles import build, template_name
+from atoll.errors import ExecTimeoutError, SandboxNotFoundError
 
 __all__ = ["AtollDeployment", "AtollDeploymentConfig", "AtollRuntime"]
 

@@ -15,8 +15,8 @@ def note_beyond_host(limits: Limits) -> None:
     """Print a note for each limit that is more than this host has. Of a server's host nothing is known here."""
     if (limits.memory_mib is None and limits.vcpus is None) or not sys.platform.startswith("linux"):
         return
-    from atoll import Login
     from atoll.host import read_memory
+    from atoll.sdk import Login
 
     if Login.where() is not None:
         return

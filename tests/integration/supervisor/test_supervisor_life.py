@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from atoll import Sandbox, SandboxCrashedError, Snapshots, Supervisor
-from atoll.errors import AtollError, InUseError, InvalidSpecError, SandboxNotFoundError
+from atoll import Sandbox, Snapshots, Supervisor
+from atoll.errors import AtollError, InUseError, InvalidSpecError, SandboxCrashedError, SandboxNotFoundError
 from atoll.host import Home, find_holder, is_host_root
 from tests.waiting import until
 

@@ -8,7 +8,8 @@ import anyio.lowlevel
 import pytest
 from tests.unit.sdk.fakes import SANDBOX_ID, FakeSupervisor, Handler, info, process, sent
 
-from atoll import AsyncSandbox, StateError
+from atoll import AsyncSandbox
+from atoll.errors import StateError
 
 PROCESSES = ("POST", "/atoll/processes")
 SIGNAL = ("POST", "/atoll/processes/7/signal")

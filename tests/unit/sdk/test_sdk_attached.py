@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 from tests.unit.sdk.fakes import FakeSupervisor, Handler, info, sent
 
-from atoll import Sandbox, TerminalSize
+from atoll import Sandbox
 from atoll.errors import InvalidSpecError, ProcessNotFoundError, StateError
+from atoll.types import TerminalSize
 
 PROCESSES = ("GET", "/atoll/processes")
 OUTPUT = ("GET", "/atoll/processes/7/output")

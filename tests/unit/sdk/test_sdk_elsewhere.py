@@ -37,7 +37,7 @@ from atoll.cli.commands.cp import parse
 from atoll.sdk import _server
 from atoll.types.given import path_text
 
-for package in (atoll, atoll.evals, atoll.toolkits, atoll.tools):
+for package in (atoll, atoll.errors, atoll.sdk, atoll.types, atoll.evals, atoll.toolkits, atoll.tools):
     for name in package.__all__:
         getattr(package, name)
 for module in pkgutil.iter_modules(atoll.cli.commands.__path__):

@@ -11,7 +11,8 @@ import pytest
 from tests.unit.sdk.fakes import SANDBOX_ID, FakeSupervisor, Handler, info, process
 from tests.unit.sdk.test_sdk_async import run
 
-from atoll import AsyncSandbox, Process, Sandbox, StateError, Terminal
+from atoll import AsyncSandbox, Process, Sandbox, Terminal
+from atoll.errors import StateError
 from atoll.sdk._sync.watch import Watch
 
 PROCESSES = ("POST", "/atoll/processes")

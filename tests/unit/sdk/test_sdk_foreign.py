@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from tests.unit.sdk.fakes import FakeSupervisor
 
-import atoll
-from atoll import AsyncSandbox, ForeignNameError, Sandbox
-from atoll.errors import InvalidSpecError
+import atoll.sdk
+import atoll.types
+from atoll import AsyncSandbox, Sandbox
+from atoll.errors import ForeignNameError, InvalidSpecError
 from atoll.sdk._foreign import ARGUMENTS, ATTRIBUTES, CLASS_ATTRIBUTES, PARTS
 
 CALLS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
@@ -113,10 +114,10 @@ def test_what_atoll_has_is_not_foreign(sandbox: Sandbox) -> None:
 
 
 def test_each_word_that_is_given_instead_exists(sandbox: Sandbox) -> None:
-    classes = set(atoll.__all__)
+    classes = {*atoll.sdk.__all__, *atoll.types.__all__}
     for ours in [*ATTRIBUTES.values(), *(ours for names in ARGUMENTS.values() for ours in names.values())]:
         for place, name in re.findall(r"(?:(\w+)\.)?(\w+)\(", ours):
-            owner = getattr(sandbox, place) if place in PARTS else getattr(atoll, place, sandbox)
+            owner = getattr(sandbox, place) if place in PARTS else getattr(atoll.sdk, place, sandbox)
             assert name in classes or hasattr(owner, name), ours
     for call, names in ARGUMENTS.items():
         known = set(inspect.signature(getattr(Sandbox, call)).parameters)

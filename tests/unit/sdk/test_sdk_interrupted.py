@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.unit.sdk.fakes import SANDBOX_ID, FakeSupervisor, Handler, info
 
-from atoll import AsyncSandbox, Progress, Sandbox
+from atoll import AsyncSandbox, Sandbox
 from atoll.protocol import REQUEST_HEADER
+from atoll.types import Progress
 
 CREATE = ("POST", "/v1/sandboxes")
 FORK = ("POST", f"/v1/sandboxes/{SANDBOX_ID}/fork")

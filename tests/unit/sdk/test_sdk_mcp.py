@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from atoll import McpAddress
 from atoll.errors import InvalidSpecError, StateError
+from atoll.sdk import McpAddress
 
 
 class Forward:

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from tests.unit.sdk.fakes import SANDBOX_ID, FakeSupervisor, Handler, info, process, sent
 
-from atoll import (
-    AtollError,
+from atoll import AtollError, Sandbox
+from atoll.errors import (
+    AgentError,
     DeadlineError,
     ExecTimeoutError,
+    FileMissingError,
     InvalidSpecError,
-    Sandbox,
     SandboxCrashedError,
     StateError,
-    TerminalSize,
 )
-from atoll.errors import AgentError, FileMissingError
+from atoll.types import TerminalSize
 
 PROCESSES = ("POST", "/atoll/processes")
 SIGNAL = ("POST", "/atoll/processes/7/signal")

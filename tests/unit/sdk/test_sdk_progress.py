@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from tests.unit.sdk.fakes import FakeSupervisor, Handler, info
 
-from atoll import Progress, Sandbox
+from atoll import Sandbox
 from atoll.errors import ImageBuildError, InvalidSpecError
 from atoll.sdk import _progress
 from atoll.sdk._progress import ProgressLine
+from atoll.types import Progress
 
 CREATE = ("POST", "/v1/sandboxes")
 CLEAR = "\r\x1b[K"

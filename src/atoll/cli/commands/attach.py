@@ -7,7 +7,7 @@ from functools import partial
 
 import click
 
-from atoll import ProcessInfo, Sandbox, ServiceInfo
+from atoll import Sandbox
 from atoll.cli.detach_keys import DEFAULT_KEYS, DetachKeys, DetachKeysOption
 from atoll.cli.lazy import Command
 from atoll.cli.options import json_option, sandbox_argument
@@ -18,6 +18,7 @@ from atoll.cli.sandboxes import held
 from atoll.cli.terminal import attached
 from atoll.cli.text import age, table
 from atoll.errors import InvalidSpecError, ProcessNotFoundError, ServiceNotFoundError
+from atoll.types import ProcessInfo, ServiceInfo
 
 _COMMAND_CHARS = 100
 

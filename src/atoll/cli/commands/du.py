@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
-from atoll import DiskReport, DiskUse, Housekeeping
+from atoll import Housekeeping
 from atoll.cli.lazy import Command
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
 from atoll.cli.text import size, table
+from atoll.types import DiskReport, DiskUse
 
 
 @click.command(name="du", cls=Command)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
-from atoll import Housekeeping, VerifiedPart, VerifyReport
+from atoll import Housekeeping
 from atoll.cli.lazy import Command
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
 from atoll.cli.progress import progress_shown
 from atoll.cli.text import plain, size, table
+from atoll.types import VerifiedPart, VerifyReport
 
 
 @click.command(name="fsck", cls=Command)

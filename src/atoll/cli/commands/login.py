@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from atoll import Login
 from atoll.cli.lazy import Command
 from atoll.cli.options import json_option
 from atoll.cli.output import note, show_json
 from atoll.errors import InvalidSpecError
+from atoll.sdk import Login
 
 _KEY_BYTES = 4096
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from atoll import Login
 from atoll.cli.lazy import Command
 from atoll.cli.options import json_option
 from atoll.cli.output import note, show_json
+from atoll.sdk import Login
 
 
 @click.command(name="logout", cls=Command)

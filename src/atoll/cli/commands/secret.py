@@ -10,14 +10,14 @@ from typing import Any, BinaryIO, TypeVar
 
 import click
 
-from atoll import SecretInfo, Secrets
+from atoll import Secrets
 from atoll.cli.batch import for_each
 from atoll.cli.lazy import Group
 from atoll.cli.options import json_option, pairs_option
 from atoll.cli.output import show_json
 from atoll.cli.text import age, plain, table
 from atoll.errors import InvalidSpecError
-from atoll.types import SECRET_BYTES_MOST
+from atoll.types import SECRET_BYTES_MOST, SecretInfo
 
 F = TypeVar("F", bound=Callable[..., Any])
 team_option = click.option("--team", metavar="TEAM", help="Team that owns the secrets; default: no team.")

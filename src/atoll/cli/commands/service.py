@@ -8,13 +8,14 @@ from typing import Any
 
 import click
 
-from atoll import HealthCheck, ServiceInfo
+from atoll import HealthCheck
 from atoll.cli.lazy import Group
 from atoll.cli.lifecycle import Length
 from atoll.cli.options import env_option, json_option, sandbox_argument
 from atoll.cli.output import show_json, show_json_line
 from atoll.cli.sandboxes import asked, held
 from atoll.cli.text import age, moment, plain, table
+from atoll.types import ServiceInfo
 
 name_argument = click.argument("name", metavar="NAME")
 

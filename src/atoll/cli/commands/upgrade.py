@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
-from atoll import EngineUse, Housekeeping
+from atoll import Housekeeping
 from atoll.cli.lazy import Command
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
 from atoll.cli.text import table
 from atoll.errors import InvalidSpecError
+from atoll.types import EngineUse
 
 _KEPT = "wakes with its own engine, which is kept"
 _LOST = "its engine is lost: only its disk can start, with `atoll resume --no-memory`"

@@ -17,8 +17,9 @@ import msgspec
 
 from atoll.engines.gvisor.places import open_directory
 from atoll.engines.gvisor.waits import ANSWER_S, CALL_S, LOOK_S
-from atoll.errors import UNRESPONSIVE_HINT, EngineError, UnresponsiveError
+from atoll.errors import EngineError, UnresponsiveError
 from atoll.protocol import check_shortage
+from atoll.remedies import UNRESPONSIVE_HINT
 from atoll.types import from_json
 
 ANSWER_LIMIT_BYTES = 4 << 20

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 
 from atoll.errors import (
-    UNRESPONSIVE_HINT,
     AgentError,
     AtollError,
     DeadlineError,
@@ -20,6 +19,7 @@ from atoll.errors import (
 )
 from atoll.guest import Frame, FrameReader, GuestRequest, error_from
 from atoll.protocol import AGENT_PORT
+from atoll.remedies import UNRESPONSIVE_HINT
 from atoll.sdk._async.http import AsyncAnswer, AsyncPool, Upload
 from atoll.sdk._async.link import AsyncLink, ref
 from atoll.sdk._bytes import MIB

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from atoll.errors import (
-    UNRESPONSIVE_HINT,
     AgentError,
     AtollError,
     DeadlineError,
@@ -21,6 +20,7 @@ from atoll.errors import (
 )
 from atoll.guest import Frame, FrameReader, GuestRequest, error_from
 from atoll.protocol import AGENT_PORT
+from atoll.remedies import UNRESPONSIVE_HINT
 from atoll.sdk._sync.http import Answer, Pool, Upload
 from atoll.sdk._sync.link import Link, ref
 from atoll.sdk._bytes import MIB

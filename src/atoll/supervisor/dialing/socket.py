@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from atoll.errors import (
-    UNRESPONSIVE_HINT,
     AgentError,
     AtollError,
     DeadlineError,
@@ -31,6 +30,7 @@ from atoll.protocol import (
     encode,
     error_body,
 )
+from atoll.remedies import UNRESPONSIVE_HINT
 from atoll.supervisor.dialing.loopback import dial_loopback
 from atoll.supervisor.lifecycle.holds import is_left
 from atoll.supervisor.lifecycle.turns import Turns

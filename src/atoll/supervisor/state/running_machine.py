@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from atoll.engines import Machine
 from atoll.errors import (
-    UNRESPONSIVE_HINT,
     AtollError,
     SandboxCrashedError,
     SandboxNotFoundError,
     UnresponsiveError,
 )
+from atoll.remedies import UNRESPONSIVE_HINT
 
 if TYPE_CHECKING:
     from atoll.network import Link
