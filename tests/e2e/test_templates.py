@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from atoll.sdk._sync.builds import request_build
 from tests import homes
 from tests.e2e.command_line import atoll, said
 from tests.e2e.test_images import shell_layers
@@ -28,6 +29,7 @@ from atoll.errors import (
     TemplateBuildError,
     TemplateNotFoundError,
 )
+from atoll.sdk import for_servers
 from atoll.types import (
     BuildLine,
     CopyStep,
@@ -254,9 +256,9 @@ def test_tags_stand_for_builds_and_snapshots_stay_as_long_as_they_are_needed(ima
         assert new.run("cat ~/n").stdout == "1\n2\n"
     until(lambda: not Snapshots.list())
     with pytest.raises(InvalidSpecError, match="Invalid tag"):
-        Templates.request("fine", tags=["Not fine"])
+        request_build("fine", tags=["Not fine"])
     with pytest.raises(InvalidSpecError, match="Invalid template name"):
-        Templates.request("../evil")
+        request_build("../evil")
 
 
 def test_a_snapshot_of_a_sandbox_becomes_a_template_again_and_again(image: str) -> None:
@@ -275,7 +277,7 @@ def test_a_snapshot_of_a_sandbox_becomes_a_template_again_and_again(image: str) 
         assert json.loads(recorded)["snapshot_id"] == taken
     with Sandbox.create(template="kept") as twin:
         assert twin.run("cat ~/n").stdout == "2\n"
-    build = Templates.request("kept")
+    build = request_build("kept")
     Templates.cancel(build.build_id)
     with pytest.raises(StateError, match="not in waiting state"):
         asyncio.run(begun(build.build_id))
@@ -308,7 +310,7 @@ def test_a_build_that_was_cancelled_at_its_very_end_is_not_told_to_be_done(image
 
 
 async def begun(build_id: str) -> None:
-    await AsyncTemplates.carry_out(build_id, TemplateSpec())
+    await for_servers.carry_out(build_id, TemplateSpec())
 
 
 STAGES = """

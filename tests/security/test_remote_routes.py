@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 import httpx
 import pytest
+from atoll.sdk._sync.builds import request_build
 
 from atoll import Keys, Policy, Quotas, Rule, Sandbox, Secrets, Snapshots, Teams, Templates, Volumes
 from atoll.errors import DeniedError
@@ -73,7 +74,7 @@ def reef(server: Server) -> Iterator[Reef]:
         volume = Volumes.create("coral", team="reef").volume_id
         secret = Secrets.create("TOKEN", "kept", hosts=["example.com"], team="reef").secret_id
         template = Templates.record("atlas", sandbox, "reef")
-        build = Templates.request("atlas", team="reef").build_id
+        build = request_build("atlas", team="reef").build_id
         things = {"sandbox": sandbox.id, "snapshot": snapshot, "volume": volume, "secret": secret}
         yield Reef(
             sandbox,

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import httpx
 import pytest
+from atoll.sdk._sync.builds import request_build
 from starlette.routing import Route
 
 from atoll import Keys, Sandbox, Snapshots, Teams, Templates, Volumes
@@ -183,7 +184,7 @@ def reef(server: Server) -> Iterator[Reef]:
         template, build, snapshot = _template("reef", "shop", sandbox)
         shown, shown_build, shown_snapshot = _template("reef", "window", sandbox)
         Templates.publish(shown, True, team="reef")
-        own = Templates.request("ours", team="strangers").template_id
+        own = request_build("ours", team="strangers").template_id
         yield Reef(
             sandbox,
             Things(sandbox.id, volume, template, build, snapshot),

@@ -19,7 +19,7 @@ import uvloop
 
 from atoll.errors import AtollError, InvalidSpecError
 from atoll.host import Home, give_up_rights, write_nowhere_but
-from atoll.sdk import AsyncSupervisor, Keys
+from atoll.sdk import Keys, for_servers
 from atoll.server.announcement import announced
 from atoll.server.app import make_app
 from atoll.server.auth.access import Access
@@ -175,7 +175,7 @@ async def _run(settings: Settings, tokens: Tokens, log: AccessLog, sock: socket.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     noticing = asyncio.create_task(_notice_names(settings))
     try:
-        with AsyncSupervisor.sharing():
+        with for_servers.sharing():
             await server.serve()
     finally:
         noticing.cancel()

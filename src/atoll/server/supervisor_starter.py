@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from atoll.errors import AtollError, SupervisorError
-from atoll.sdk import Supervisor, Teams
+from atoll.sdk import Teams, for_servers
 
 _FILES = 1 << 16
 _START_S = 300.0
@@ -48,7 +48,7 @@ def supervisor_starter(at_crash: Callable[[], object]) -> Iterator[None]:
         with lock:
             _ask(near)
 
-    Supervisor.started_by(start)
+    for_servers.start_by(start)
     with near:
         try:
             yield

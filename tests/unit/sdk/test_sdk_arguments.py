@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from atoll.sdk._sync.builds import carry_out, request_build
 from tests.unit.sdk.fakes import FakeSupervisor, Handler
 
 from atoll import Images, Keys, Sandbox, Secrets, Snapshots, Teams, Templates, VolumeMount, Volumes
@@ -27,7 +28,7 @@ class Columns:
 
 
 def built(step: Any) -> object:
-    return Templates.carry_out("a", TemplateSpec(steps=[step]))
+    return carry_out("a", TemplateSpec(steps=[step]))
 
 
 WRONG: dict[str, Callable[[Any], Any]] = {
@@ -73,7 +74,7 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "glob, a mapping": lambda sandbox: sandbox.files.search("x", glob={"*.py": 1}),
     "paths, a mapping": lambda sandbox: sandbox.diff("a", paths={"/etc": 1}),
     "hosts, a mapping": lambda _: Secrets.create("a", "b", hosts={"a.example": 1}),
-    "tags": lambda _: Templates.request("a", tags="v1"),
+    "tags": lambda _: request_build("a", tags="v1"),
     "tags, bytes": lambda _: Templates.tag("a", [b"v1"]),  # type: ignore[list-item]
     "tags to remove": lambda _: Templates.untag("a", "v1"),
     "tags of a record": lambda _: Templates.record("a", "b", tags="v1"),

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from atoll.errors import SupervisorError
-from atoll.guest import GuestRequest
 from atoll.protocol import (
     DoctorReport,
     EmergencyUnplugged,
@@ -19,10 +18,8 @@ from atoll.protocol import (
     UnplugRequest,
 )
 from atoll.sdk import _spawn
-from atoll.sdk._async.http import AsyncAnswer, Upload
 from atoll.sdk._async.link import LONG_S, AsyncLink
 from atoll.sdk._io_async import in_thread
-from atoll.sdk._maker import MADE_FOR
 from atoll.types import check_number, check_text, texts_of
 
 _Value = TypeVar("_Value")
@@ -40,57 +37,9 @@ class AsyncSupervisor:
         return await _if_running("GET", "/hello", Hello)
 
     @staticmethod
-    def started_by(start: Callable[[], None]) -> None:
-        """From now on, call ``start`` whenever this process would start a supervisor itself.
-
-        This is for a process that lacks the rights to start one. ``start`` is called in a thread, and returns
-        when a supervisor runs.
-        """
-        _spawn.start_by(start)
-
-    @staticmethod
     async def sandboxes() -> Listed | None:
         """Return what a supervisor of any version has, or None if none runs. Starts nothing."""
         return await _if_running("GET", "/list", Listed)
-
-    @staticmethod
-    def sharing(kept: int = 64) -> contextlib.AbstractContextManager[None]:
-        """Return a context in which all calls of this process share connections.
-
-        It suits programs that make many calls. Without it, each call that does not belong to an object, like
-        ``Sandbox.get``, makes a new connection.
-
-        Args:
-            kept: How many idle connections to keep at most.
-        """
-        return AsyncLink.sharing(kept)
-
-    @staticmethod
-    def make_for(who: str) -> None:
-        """From now on, and in this context alone, sandboxes are made for somebody else, whom ``info`` names."""
-        MADE_FOR.set(who)
-
-    @staticmethod
-    async def relayed(
-        method: str,
-        target: str,
-        headers: tuple[tuple[str, str], ...],
-        body: bytes | Upload,
-        length: int | None = None,
-    ) -> AsyncAnswer:
-        """Send a request to the supervisor as it is, for a server that passes on what its clients ask.
-
-        Returns the answer unread, whatever its status. The caller reads it to its end, or closes it.
-
-        Args:
-            method: The HTTP method.
-            target: The path with the query part.
-            headers: The headers, with names in lower case.
-            body: The body, or its pieces.
-            length: How many bytes the pieces have; None sends them chunked.
-        """
-        request = GuestRequest(method, target, headers, body if isinstance(body, bytes) else None)
-        return await AsyncLink().relay(request, None if isinstance(body, bytes) else body, length)
 
     @staticmethod
     async def suspend_all() -> SuspendedAll | None:

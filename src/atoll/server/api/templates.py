@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from atoll.errors import InvalidSpecError, QuotaError, StateError, TemplateNotFoundError
-from atoll.sdk import AsyncTemplates
+from atoll.sdk import AsyncTemplates, for_servers
 from atoll.server.api.team_request import Endpoint, TeamRequest, TeamRoutes
 from atoll.server.builds.builds import Builds
 from atoll.server.e2b.answers import Refusal, answer, no_content
@@ -111,7 +111,7 @@ def _list_routes(teams: TeamRoutes, views: TemplateViews) -> Sequence[Route]:
         if not name:
             raise Refusal(400, "Name is required")
         limits = Limits(vcpus=wanted.cpu_count, memory_mib=wanted.memory_mb).check()
-        build = await AsyncTemplates.request(
+        build = await for_servers.request_build(
             own_ref(name, team), team=team, tags=wanted.tags or [], limits=limits
         )
         info = await AsyncTemplates.get(build.template_id, team=team)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from atoll.errors import AtollError, DeniedError, VolumeNotFoundError
-from atoll.sdk import AsyncKeys, AsyncSupervisor, AsyncTeams, AsyncVolumes
+from atoll.sdk import AsyncKeys, AsyncTeams, AsyncVolumes, for_servers
 from atoll.server.auth.access_log import Note, note
 from atoll.server.auth.buckets import Buckets, network_of, retry_after
 from atoll.server.e2b.answers import Refusal
@@ -89,7 +89,7 @@ class Access:
         team = await self._team(key)
         noted = note()
         noted.team, noted.key_id = team.name, key_id_of(key)
-        AsyncSupervisor.make_for(maker_of(noted))
+        for_servers.make_for(maker_of(noted))
         self._count(team)
         return team
 

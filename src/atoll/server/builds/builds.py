@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from atoll.errors import AtollError
 from atoll.protocol import ours
-from atoll.sdk import AsyncTemplates
+from atoll.sdk import for_servers
 from atoll.server.builds.logs import BuildLog, BuildLogs
 from atoll.types import BuildInfo, BuildLine, TemplateSpec
 
@@ -81,7 +81,7 @@ class Builds:
 
         async def work() -> BuildInfo | Exception:
             try:
-                return await AsyncTemplates.carry_out(
+                return await for_servers.carry_out(
                     build_id,
                     spec,
                     team=team,

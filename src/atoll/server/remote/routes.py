@@ -27,7 +27,7 @@ from atoll.protocol import (
     maker_header,
     port_url,
 )
-from atoll.sdk import AsyncSupervisor
+from atoll.sdk import for_servers
 from atoll.server.auth.access import Access, maker_of
 from atoll.server.auth.access_log import note
 from atoll.server.builds.builds import Builds
@@ -159,7 +159,7 @@ async def _passed(
     told = request.headers.get("content-length", "")
     length = int(told) if told.isascii() and told.isdigit() else None
     asking = asyncio.ensure_future(
-        AsyncSupervisor.relayed(method, target, headers, request.stream() if body is None else body, length)
+        for_servers.relayed(method, target, headers, request.stream() if body is None else body, length)
     )
     leaving = asyncio.ensure_future(disconnected(request.receive)) if body is not None else None
     try:

@@ -1,0 +1,62 @@
+"""What a process needs that serves others through the SDK. Programs need nothing here."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+from atoll.guest import GuestRequest
+from atoll.sdk import _spawn
+from atoll.sdk._async.builds import carry_out, request_build
+from atoll.sdk._async.http import AsyncAnswer, Upload
+from atoll.sdk._async.link import AsyncLink
+from atoll.sdk._maker import MADE_FOR
+
+__all__ = ["carry_out", "make_for", "relayed", "request_build", "sharing", "start_by"]
+
+
+def start_by(start: Callable[[], None]) -> None:
+    """From now on, call ``start`` whenever this process would start a supervisor itself.
+
+    This is for a process that lacks the rights to start one. ``start`` is called in a thread, and returns
+    when a supervisor runs.
+    """
+    _spawn.start_by(start)
+
+
+def sharing(kept: int = 64) -> contextlib.AbstractContextManager[None]:
+    """Return a context in which all calls of this process share connections.
+
+    Without it, each call that does not belong to an object, like ``Sandbox.get``, makes a new connection.
+
+    Args:
+        kept: How many idle connections to keep at most.
+    """
+    return AsyncLink.sharing(kept)
+
+
+def make_for(who: str) -> None:
+    """From now on, and in this context alone, sandboxes are made for somebody else, whom ``info`` names."""
+    MADE_FOR.set(who)
+
+
+async def relayed(
+    method: str,
+    target: str,
+    headers: tuple[tuple[str, str], ...],
+    body: bytes | Upload,
+    length: int | None = None,
+) -> AsyncAnswer:
+    """Send a request to the supervisor as it is, and return the answer unread, whatever its status.
+
+    The caller reads the answer to its end, or closes it.
+
+    Args:
+        method: The HTTP method.
+        target: The path with the query part.
+        headers: The headers, with names in lower case.
+        body: The body, or its pieces.
+        length: How many bytes the pieces have; None sends them chunked.
+    """
+    request = GuestRequest(method, target, headers, body if isinstance(body, bytes) else None)
+    return await AsyncLink().relay(request, None if isinstance(body, bytes) else body, length)
