@@ -13,7 +13,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from atoll.sdk._sync.builds import request_build
 from tests import homes
 from tests.e2e.command_line import atoll, said
 from tests.e2e.test_images import shell_layers
@@ -30,6 +29,7 @@ from atoll.errors import (
     TemplateNotFoundError,
 )
 from atoll.sdk import for_servers
+from atoll.sdk._sync.builds import request_build
 from atoll.types import (
     BuildLine,
     CopyStep,

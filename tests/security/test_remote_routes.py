@@ -14,13 +14,13 @@ from urllib.parse import urlencode
 
 import httpx
 import pytest
-from atoll.sdk._sync.builds import request_build
 
 from atoll import Keys, Policy, Quotas, Rule, Sandbox, Secrets, Snapshots, Teams, Templates, Volumes
 from atoll.errors import DeniedError
 from atoll.protocol import REQUEST_HEADER, DialAnswer
 from atoll.sdk._bridge import Bridge
 from atoll.sdk._server import Server as At
+from atoll.sdk._sync.builds import request_build
 from atoll.server.remote.allowed import CLOSED_TO_CLIENTS, OPERATIONS, Operation
 from atoll.supervisor.api.openapi import described
 from tests.e2e.server import Server

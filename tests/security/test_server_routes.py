@@ -16,11 +16,11 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import httpx
 import pytest
-from atoll.sdk._sync.builds import request_build
 from starlette.routing import Route
 
 from atoll import Keys, Sandbox, Snapshots, Teams, Templates, Volumes
 from atoll.errors import AtollError
+from atoll.sdk._sync.builds import request_build
 from atoll.server.api import routes
 from atoll.server.auth.access import Access
 from atoll.server.settings import Settings

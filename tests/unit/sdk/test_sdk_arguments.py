@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from atoll.sdk._sync.builds import carry_out, request_build
 from tests.unit.sdk.fakes import FakeSupervisor, Handler
 
 from atoll import Images, Keys, Sandbox, Secrets, Snapshots, Teams, Templates, VolumeMount, Volumes
 from atoll.errors import InvalidSpecError
+from atoll.sdk._sync.builds import carry_out, request_build
 from atoll.types import CopyStep, EnvStep, RunStep, TemplateSpec
 
 
