@@ -128,7 +128,7 @@ def _signature(name: str, method: Callable[..., object]) -> str:
     parts: list[str] = []
     keywords = False
     signature = inspect.signature(method)
-    plain = partial(_plain, names=getattr(method, "__globals__", {}))
+    plain = partial(_plain, names=getattr(inspect.unwrap(method), "__globals__", {}))
     for parameter in signature.parameters.values():
         if parameter.name in ("self", "cls"):
             continue

@@ -6,9 +6,13 @@ Nothing here is accepted. A name that is almost right is answered with the right
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from inspect import iscoroutinefunction, signature
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from atoll.errors import ForeignNameError
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _SUSPENDS = 'lifecycle=Lifecycle(timeout_s=…, on_timeout="suspend")'
 _NETWORK = 'network="none" or network="internet", or a Policy'
@@ -246,9 +250,26 @@ PARTS: Mapping[str, Mapping[str, str]] = {
 """By part of a sandbox: what others name an attribute of it, and what it is here."""
 
 
-def foreign_argument(call: Callable[..., Any], given: Mapping[str, object]) -> ForeignNameError:
-    """Return the error for arguments that a call does not have: the first one, and what to give instead."""
-    name = next(iter(given))
+def no_foreign_arguments(call: F) -> F:
+    """Make a method answer an argument that it does not have with atoll's word for it."""
+    known = signature(call).parameters
+
+    @wraps(call)
+    def checked(*args: Any, **given: Any) -> Any:
+        for name in given:
+            if name not in known:
+                raise foreign_argument(call, name)
+        return call(*args, **given)
+
+    @wraps(call)
+    async def checked_later(*args: Any, **given: Any) -> Any:
+        return await checked(*args, **given)
+
+    return cast(F, checked_later if iscoroutinefunction(call) else checked)
+
+
+def foreign_argument(call: Callable[..., Any], name: str) -> ForeignNameError:
+    """Return the error for an argument that a call does not have, with what to give instead."""
     what = call.__name__
     ours = ARGUMENTS.get(what, {}).get(name)
     hint = f"give {ours}" if ours else _nearest(name, _parameters(call))
@@ -300,10 +321,7 @@ def made_directly(kind: type) -> ForeignNameError:
 
 
 def _parameters(call: Callable[..., Any]) -> list[str]:
-    from inspect import Parameter, signature
-
-    found = signature(call).parameters.values()
-    return [each.name for each in found if each.kind is not Parameter.VAR_KEYWORD]
+    return [name for name in signature(call).parameters if name not in ("self", "cls")]
 
 
 def _nearest(name: str, known: list[str]) -> str:

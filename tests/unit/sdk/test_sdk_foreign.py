@@ -48,7 +48,23 @@ def test_an_argument_that_nobody_has_is_a_type_error_with_what_there_is(sandbox:
     with pytest.raises(TypeError, match="has no argument 'nonsense'"):
         CALLS[call](sandbox, {"nonsense": 1})
     with pytest.raises(ForeignNameError, match=r"did you mean env\?"):
-        Sandbox.create(envx={})  # type: ignore[arg-type]
+        Sandbox.create(envx={})  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("kind", [Sandbox, AsyncSandbox])
+def test_signatures_have_no_more_than_the_arguments_that_there_are(kind: Any) -> None:
+    for call in CALLS:
+        method = getattr(kind, call)
+        catch_all = [
+            each for each in inspect.signature(method).parameters.values() if each.kind is each.VAR_KEYWORD
+        ]
+        assert catch_all == []
+        assert inspect.iscoroutinefunction(method) == (kind is AsyncSandbox and call != "list")
+
+
+def test_a_foreign_name_for_what_must_be_given_is_answered_too(sandbox: Sandbox) -> None:
+    with pytest.raises(ForeignNameError, match="the command first, without a name"):
+        sandbox.run(cmd="true")  # type: ignore[call-arg]
 
 
 def test_arguments_of_a_sandbox_that_is_there_are_looked_at_too(supervisor: FakeSupervisor) -> None:

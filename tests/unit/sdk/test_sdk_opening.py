@@ -151,5 +151,5 @@ def test_a_name_that_stays_taken_is_an_error_in_the_end(supervisor: FakeSupervis
 def test_connect_or_create_takes_every_argument_of_create() -> None:
     import inspect
 
-    own = {"image", "name", "timeout_s", "keep", "foreign"}
+    own = {"image", "name", "timeout_s", "keep"}
     assert set(inspect.signature(Sandbox.create).parameters) - own == set(SandboxOptions.__annotations__)

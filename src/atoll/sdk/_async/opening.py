@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Never, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from atoll.errors import NameTakenError, SandboxNotFoundError
 from atoll.protocol import ResumeRequest
@@ -14,7 +14,7 @@ from atoll.sdk._async.link import LONG_S, AsyncLink, closed_on_error, ref
 from atoll.sdk._async.listing import listed
 from atoll.sdk._async.reaching import AsyncReaching
 from atoll.sdk._async.snapshots import snapshot_ref
-from atoll.sdk._foreign import Kind, foreign_argument, foreign_attribute, made_directly
+from atoll.sdk._foreign import Kind, foreign_argument, foreign_attribute, made_directly, no_foreign_arguments
 from atoll.sdk._io_async import sleep
 from atoll.sdk._leases import lease_of
 from atoll.sdk._notices import tell_recovery_since
@@ -61,6 +61,7 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
         self._kill_at_exit = kill_at_exit
 
     @classmethod
+    @no_foreign_arguments
     async def create(
         cls,
         image: str | None = None,
@@ -87,7 +88,6 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
         on_progress: Callable[[Progress], Any] | Literal[False] | None = None,
         idempotency_key: str | None = None,
         services: Sequence[ServiceSpec] | None = None,
-        **foreign: Never,
     ) -> Self:
         """Make a sandbox and return it running. The first sandbox of an image also builds or pulls the image.
 
@@ -140,7 +140,6 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
                 state it is. Keys are each team's own.
             services: Programs that it keeps running, see ``services.add``. With ``from_snapshot`` they come to
                 the snapshot's, and take the place of those with the same name.
-            **foreign: Nothing else. A name from elsewhere is refused with atoll's own word for it.
 
         Raises:
             InvalidSpecError: An argument is invalid, or another request had the ``idempotency_key``.
@@ -160,8 +159,6 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
             QuotaError: The team's quota allows no more, or a volume that it could write to is full.
             HostMemoryError: The host has too little memory left.
         """
-        if foreign:
-            raise foreign_argument(cls.create, foreign)
         spec = SandboxSpec(
             image=image,
             name=name,
@@ -194,13 +191,13 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
             raise
 
     @classmethod
+    @no_foreign_arguments
     async def connect(
         cls,
         id_or_name: str,
         *,
         wake: bool = True,
         timeout_s: float | None = None,
-        **foreign: Never,
     ) -> Self:
         """Attach to a sandbox and wake it if it sleeps. If it crashed, do what its ``on_crash`` says.
 
@@ -210,7 +207,6 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
             timeout_s: Length in seconds of the lease that begins when the sandbox wakes. None means the
                 length in its lifecycle. The lease of a running sandbox is extended to this length, never
                 shortened. At its end the sandbox is killed, or what its lifecycle's ``on_timeout`` says.
-            **foreign: Nothing else.
 
         Raises:
             SandboxNotFoundError: No sandbox has that id or name.
@@ -218,8 +214,6 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
             QuotaError: The team's quota allows no more running sandboxes.
             HostMemoryError: The host has too little memory left.
         """
-        if foreign:
-            raise foreign_argument(cls.connect, foreign)
         Lifecycle(timeout_s=timeout_s).check()
         path = f"/v1/sandboxes/{ref(id_or_name)}"
         with closed_on_error(AsyncLink()) as link:
@@ -259,7 +253,7 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
         """
         check_text("name", name)
         if foreign := options.keys() - SandboxOptions.__annotations__:
-            raise foreign_argument(cls.create, dict.fromkeys(sorted(foreign)))
+            raise foreign_argument(cls.create, min(foreign))
         wait_s = options.get("within_s") or LONG_S
         end, pause_s = time.monotonic() + wait_s, _FIRST_PAUSE_S
         while True:
@@ -293,6 +287,7 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
             return await link.call("GET", f"/v1/sandboxes/{ref(id_or_name)}", SandboxInfo)
 
     @classmethod
+    @no_foreign_arguments
     async def list(
         cls,
         *,
@@ -300,7 +295,6 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
         metadata: Mapping[str, str] | None = None,
         team: str | None = None,
         limit: int | None = None,
-        **foreign: Never,
     ) -> AsyncIterator[SandboxInfo]:
         """Iterate over the sandboxes of the home, oldest first, page by page, without waking any.
 
@@ -309,9 +303,6 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
             metadata: Only sandboxes with all of these labels.
             team: Only sandboxes of this team.
             limit: How many to return at most; None means all.
-            **foreign: Nothing else.
         """
-        if foreign:
-            raise foreign_argument(cls.list, foreign)
         async for info in listed(state, metadata, team, limit):
             yield info

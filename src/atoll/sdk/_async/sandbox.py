@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Never, TypeAlias
+from typing import Any, TypeAlias
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
 from atoll.sdk._async.code import AsyncCode
@@ -24,7 +24,7 @@ from atoll.sdk._async.programs import (
     program_of,
 )
 from atoll.sdk._async.services import AsyncServices
-from atoll.sdk._foreign import foreign_argument
+from atoll.sdk._foreign import no_foreign_arguments
 from atoll.sdk._forks import diff_request, fork_request, promote_request
 from atoll.sdk._holding import Holding
 from atoll.sdk._io_async import shielded
@@ -116,6 +116,7 @@ class AsyncSandbox(AsyncOpening):
         self._agent.close()
         self._link.close()
 
+    @no_foreign_arguments
     async def run(
         self,
         line: str,
@@ -129,21 +130,19 @@ class AsyncSandbox(AsyncOpening):
         on_stderr: OutputCallback | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         check: bool = False,
-        **foreign: Never,
     ) -> ExecResult:
         """Run a shell line and wait until the shell exits, even if a child goes on in the background.
 
         The shell is killed after 60 seconds unless ``timeout_s`` says otherwise. None means no limit. The
         arguments, effects and errors are those of ``exec``.
         """
-        if foreign:
-            raise foreign_argument(self.run, foreign)
         if not isinstance(line, str):
             raise InvalidSpecError("run takes a shell line", hint="give exec a list of arguments")
         collector = Collector(max_output_bytes, on_stdout, on_stderr)
         result = await self._execute(line, cwd, env, user, stdin, timeout_s, collector)
         return result.check() if check else result
 
+    @no_foreign_arguments
     async def exec(
         self,
         argv: Sequence[str],
@@ -157,7 +156,6 @@ class AsyncSandbox(AsyncOpening):
         on_stderr: OutputCallback | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         check: bool = False,
-        **foreign: Never,
     ) -> ExecResult:
         """Run a program and wait for it. ``argv`` goes to execve unchanged, without a shell.
 
@@ -179,7 +177,6 @@ class AsyncSandbox(AsyncOpening):
             max_output_bytes: How many bytes of each stream to keep, the last ones. The result's ``truncated``
                 says if there were more.
             check: Raise ExecFailedError unless the exit code is 0.
-            **foreign: Nothing else.
 
         Raises:
             ExecFailedError: ``check`` is set and the exit code is not 0. ``result`` contains its output.
@@ -189,8 +186,6 @@ class AsyncSandbox(AsyncOpening):
             FileDeniedError: The user may not execute the program.
             InvalidSpecError: ``user`` is unknown, or ``argv`` is empty.
         """
-        if foreign:
-            raise foreign_argument(self.exec, foreign)
         if isinstance(argv, str):
             raise InvalidSpecError("exec takes a list of arguments", hint="give run a shell line")
         collector = Collector(max_output_bytes, on_stdout, on_stderr)
@@ -212,13 +207,13 @@ class AsyncSandbox(AsyncOpening):
         )
         return await execute(self._agent, program, collector, stdin=stdin, timeout_s=timeout_s)
 
+    @no_foreign_arguments
     async def fork(
         self,
         count: int | None = None,
         *,
         names: Sequence[str] | None = None,
         lifecycle: Lifecycle | None = None,
-        **foreign: Never,
     ) -> _Sandboxes:
         """Make ``count`` running copies of its memory and disk, all or none. The original goes on running.
 
@@ -230,7 +225,6 @@ class AsyncSandbox(AsyncOpening):
             names: A name for each copy, in order. None leaves the copies unnamed.
             lifecycle: How long the copies may run. None means the original's lifecycle. In either case their
                 leases begin now.
-            **foreign: Nothing else.
 
         Raises:
             InvalidSpecError: ``count`` is out of range, or ``names`` does not hold one valid name for each
@@ -241,8 +235,6 @@ class AsyncSandbox(AsyncOpening):
             QuotaError: The team's quota allows no more. No copy is made.
             HostMemoryError: The host has too little memory left. No copy is made.
         """
-        if foreign:
-            raise foreign_argument(self.fork, foreign)
         body = fork_request(count, names, lifecycle)
 
         def handles(infos: _Infos) -> _Sandboxes:

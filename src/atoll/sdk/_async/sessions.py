@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import Never
 
 from atoll.errors import InvalidSpecError, ProcessNotFoundError
 from atoll.guest import list_processes, processes_from
@@ -12,7 +11,7 @@ from atoll.sdk._async.process import AsyncProcess, started
 from atoll.sdk._async.programs import Command, program_of
 from atoll.sdk._async.states import AsyncStates
 from atoll.sdk._async.terminal import AsyncTerminal, opened, reopened
-from atoll.sdk._foreign import foreign_argument
+from atoll.sdk._foreign import no_foreign_arguments
 from atoll.types import GuestPath, ProcessInfo, Rows, TerminalSize, check_kind, check_number
 
 _LOGIN_SHELL = 'exec "${SHELL:-/bin/sh}" -l'
@@ -22,6 +21,7 @@ _PID_HINT = "`processes` lists the running programs"
 class AsyncSessions(AsyncStates):
     """Gives a sandbox its methods for programs that outlive the call that started them."""
 
+    @no_foreign_arguments
     async def start(
         self,
         command: Command,
@@ -32,7 +32,6 @@ class AsyncSessions(AsyncStates):
         stdin: bool = False,
         timeout_s: float | None = None,
         stream: bool = False,
-        **foreign: Never,
     ) -> AsyncProcess:
         """Start a program in the background and return a handle.
 
@@ -47,18 +46,16 @@ class AsyncSessions(AsyncStates):
             timeout_s: Seconds until the program is killed, including time asleep. None means never.
             stream: Follow the output from the first byte. The program then blocks while nobody iterates or
                 waits. False lets it run freely and keeps the last MiB of its output.
-            **foreign: Nothing else.
 
         Raises:
             FileMissingError: The program or ``cwd`` is not in the sandbox.
             FileDeniedError: The user may not execute the program.
             InvalidSpecError: ``user`` is unknown, or ``command`` is empty.
         """
-        if foreign:
-            raise foreign_argument(self.start, foreign)
         program = program_of(command, cwd=cwd, env=env, user=user, timeout_s=timeout_s, stdin=stdin)
         return await started(self._agent, program, stream=stream)
 
+    @no_foreign_arguments
     async def pty(
         self,
         command: Command | None = None,
@@ -68,7 +65,6 @@ class AsyncSessions(AsyncStates):
         env: Mapping[str, str] | None = None,
         user: str | None = None,
         timeout_s: float | None = None,
-        **foreign: Never,
     ) -> AsyncTerminal:
         """Start a program on a terminal.
 
@@ -79,14 +75,11 @@ class AsyncSessions(AsyncStates):
             env: Variables on top of the sandbox's; ``TERM`` is ``xterm-256color`` unless given.
             user: Name of a user in the sandbox; None means the default user.
             timeout_s: Seconds until the program is killed, including time asleep. None means never.
-            **foreign: Nothing else.
 
         Raises:
             FileMissingError: The program or ``cwd`` is not in the sandbox.
             InvalidSpecError: ``user`` is unknown.
         """
-        if foreign:
-            raise foreign_argument(self.pty, foreign)
         program = program_of(
             _LOGIN_SHELL if command is None else command,
             cwd=cwd,

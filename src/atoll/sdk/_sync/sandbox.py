@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Never, TypeAlias
+from typing import Any, TypeAlias
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
 from atoll.sdk._sync.code import Code
@@ -25,7 +25,7 @@ from atoll.sdk._sync.programs import (
     program_of,
 )
 from atoll.sdk._sync.services import Services
-from atoll.sdk._foreign import foreign_argument
+from atoll.sdk._foreign import no_foreign_arguments
 from atoll.sdk._forks import diff_request, fork_request, promote_request
 from atoll.sdk._holding import Holding
 from atoll.sdk._io_sync import shielded
@@ -117,6 +117,7 @@ class Sandbox(Opening):
         self._agent.close()
         self._link.close()
 
+    @no_foreign_arguments
     def run(
         self,
         line: str,
@@ -130,21 +131,19 @@ class Sandbox(Opening):
         on_stderr: OutputCallback | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         check: bool = False,
-        **foreign: Never,
     ) -> ExecResult:
         """Run a shell line and wait until the shell exits, even if a child goes on in the background.
 
         The shell is killed after 60 seconds unless ``timeout_s`` says otherwise. None means no limit. The
         arguments, effects and errors are those of ``exec``.
         """
-        if foreign:
-            raise foreign_argument(self.run, foreign)
         if not isinstance(line, str):
             raise InvalidSpecError("run takes a shell line", hint="give exec a list of arguments")
         collector = Collector(max_output_bytes, on_stdout, on_stderr)
         result = self._execute(line, cwd, env, user, stdin, timeout_s, collector)
         return result.check() if check else result
 
+    @no_foreign_arguments
     def exec(
         self,
         argv: Sequence[str],
@@ -158,7 +157,6 @@ class Sandbox(Opening):
         on_stderr: OutputCallback | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         check: bool = False,
-        **foreign: Never,
     ) -> ExecResult:
         """Run a program and wait for it. ``argv`` goes to execve unchanged, without a shell.
 
@@ -180,7 +178,6 @@ class Sandbox(Opening):
             max_output_bytes: How many bytes of each stream to keep, the last ones. The result's ``truncated``
                 says if there were more.
             check: Raise ExecFailedError unless the exit code is 0.
-            **foreign: Nothing else.
 
         Raises:
             ExecFailedError: ``check`` is set and the exit code is not 0. ``result`` contains its output.
@@ -190,8 +187,6 @@ class Sandbox(Opening):
             FileDeniedError: The user may not execute the program.
             InvalidSpecError: ``user`` is unknown, or ``argv`` is empty.
         """
-        if foreign:
-            raise foreign_argument(self.exec, foreign)
         if isinstance(argv, str):
             raise InvalidSpecError("exec takes a list of arguments", hint="give run a shell line")
         collector = Collector(max_output_bytes, on_stdout, on_stderr)
@@ -213,13 +208,13 @@ class Sandbox(Opening):
         )
         return execute(self._agent, program, collector, stdin=stdin, timeout_s=timeout_s)
 
+    @no_foreign_arguments
     def fork(
         self,
         count: int | None = None,
         *,
         names: Sequence[str] | None = None,
         lifecycle: Lifecycle | None = None,
-        **foreign: Never,
     ) -> _Sandboxes:
         """Make ``count`` running copies of its memory and disk, all or none. The original goes on running.
 
@@ -231,7 +226,6 @@ class Sandbox(Opening):
             names: A name for each copy, in order. None leaves the copies unnamed.
             lifecycle: How long the copies may run. None means the original's lifecycle. In either case their
                 leases begin now.
-            **foreign: Nothing else.
 
         Raises:
             InvalidSpecError: ``count`` is out of range, or ``names`` does not hold one valid name for each
@@ -242,8 +236,6 @@ class Sandbox(Opening):
             QuotaError: The team's quota allows no more. No copy is made.
             HostMemoryError: The host has too little memory left. No copy is made.
         """
-        if foreign:
-            raise foreign_argument(self.fork, foreign)
         body = fork_request(count, names, lifecycle)
 
         def handles(infos: _Infos) -> _Sandboxes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import Never
 
 from atoll.errors import InvalidSpecError, ProcessNotFoundError
 from atoll.guest import list_processes, processes_from
@@ -13,7 +12,7 @@ from atoll.sdk._sync.process import Process, started
 from atoll.sdk._sync.programs import Command, program_of
 from atoll.sdk._sync.states import States
 from atoll.sdk._sync.terminal import Terminal, opened, reopened
-from atoll.sdk._foreign import foreign_argument
+from atoll.sdk._foreign import no_foreign_arguments
 from atoll.types import GuestPath, ProcessInfo, Rows, TerminalSize, check_kind, check_number
 
 _LOGIN_SHELL = 'exec "${SHELL:-/bin/sh}" -l'
@@ -23,6 +22,7 @@ _PID_HINT = "`processes` lists the running programs"
 class Sessions(States):
     """Gives a sandbox its methods for programs that outlive the call that started them."""
 
+    @no_foreign_arguments
     def start(
         self,
         command: Command,
@@ -33,7 +33,6 @@ class Sessions(States):
         stdin: bool = False,
         timeout_s: float | None = None,
         stream: bool = False,
-        **foreign: Never,
     ) -> Process:
         """Start a program in the background and return a handle.
 
@@ -48,18 +47,16 @@ class Sessions(States):
             timeout_s: Seconds until the program is killed, including time asleep. None means never.
             stream: Follow the output from the first byte. The program then blocks while nobody iterates or
                 waits. False lets it run freely and keeps the last MiB of its output.
-            **foreign: Nothing else.
 
         Raises:
             FileMissingError: The program or ``cwd`` is not in the sandbox.
             FileDeniedError: The user may not execute the program.
             InvalidSpecError: ``user`` is unknown, or ``command`` is empty.
         """
-        if foreign:
-            raise foreign_argument(self.start, foreign)
         program = program_of(command, cwd=cwd, env=env, user=user, timeout_s=timeout_s, stdin=stdin)
         return started(self._agent, program, stream=stream)
 
+    @no_foreign_arguments
     def pty(
         self,
         command: Command | None = None,
@@ -69,7 +66,6 @@ class Sessions(States):
         env: Mapping[str, str] | None = None,
         user: str | None = None,
         timeout_s: float | None = None,
-        **foreign: Never,
     ) -> Terminal:
         """Start a program on a terminal.
 
@@ -80,14 +76,11 @@ class Sessions(States):
             env: Variables on top of the sandbox's; ``TERM`` is ``xterm-256color`` unless given.
             user: Name of a user in the sandbox; None means the default user.
             timeout_s: Seconds until the program is killed, including time asleep. None means never.
-            **foreign: Nothing else.
 
         Raises:
             FileMissingError: The program or ``cwd`` is not in the sandbox.
             InvalidSpecError: ``user`` is unknown.
         """
-        if foreign:
-            raise foreign_argument(self.pty, foreign)
         program = program_of(
             _LOGIN_SHELL if command is None else command,
             cwd=cwd,
