@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from atoll.host import Home
 from atoll.supervisor.assembly import Machines, Rooms, State, Steps, Storage, Tenants
 from atoll.supervisor.integrity.fsck import Fsck
 from atoll.supervisor.integrity.stored_records import StoredRecords
@@ -450,17 +449,15 @@ def make_leftovers(rooms: Rooms, state: State, storage: Storage, machines: Machi
     )
 
 
-def make_fsck(home: Home, rooms: Rooms, state: State, storage: Storage) -> Fsck:
+def make_fsck(rooms: Rooms, state: State, storage: Storage) -> Fsck:
     """Make what checks everything that is stored."""
     records = StoredRecords(
-        registry=state.registry,
+        trees=storage.trees,
         volumes=storage.volumes,
         templates=storage.templates,
         image_is_there=partial(image_is_there, rooms.images),
         copies=state.row_copies,
         copy=state.database.copy,
-        paths=state.paths,
-        template_directory=home.templates,
     )
     return Fsck(
         verification=storage.verification,

@@ -202,7 +202,7 @@ class System:
     def _keep_house(self, rooms: Rooms, state: State, storage: Storage, tenants: Tenants) -> None:
         """Make what keeps the home in order."""
         self.keeper = Keeper(self.settings.idle_exit_s, self._look)
-        self.fsck = make_fsck(self.home, rooms, state, storage)
+        self.fsck = make_fsck(rooms, state, storage)
         self.engine_uses = EngineUses(self.registry, rooms.programs)
         self.disk_pressure = DiskPressure(
             registry=self.registry,

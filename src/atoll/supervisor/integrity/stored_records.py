@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from atoll.supervisor.state.row_copies import ROW
-from atoll.supervisor.state.rows import SandboxRow, SnapshotRow, TemplateRow, VolumeRow
+from atoll.supervisor.state.rows import SandboxRow, SnapshotRow, TemplateRow, VolumeRow, key_of
 from atoll.types import Damage, VerifiedPart
 
 if TYPE_CHECKING:
-    from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.integrity.stored_trees import StoredTrees
     from atoll.supervisor.state.row_copies import RowCopies
     from atoll.supervisor.storage.template_registry import TemplateRegistry
     from atoll.supervisor.storage.volumes import Volumes
@@ -31,22 +30,19 @@ class StoredRecords:
     Args:
         image_is_there: Whether an image, by digest, is complete.
         copy: Writes the copies of rows, and those that are pending.
-        template_directory: Where templates have theirs.
     """
 
-    registry: Registry
+    trees: StoredTrees
     volumes: Volumes
     templates: TemplateRegistry
     image_is_there: Callable[[str], bool]
     copies: RowCopies
     copy: Callable[..., Awaitable[None]]
-    paths: Paths
-    template_directory: Path
 
     async def check(self) -> dict[str, VerifiedPart]:
         """One part for each sandbox, snapshot, template and volume, and for each image that is missing, by id."""
         await self.copy()  # what changed just now has no copy yet
-        rows, used = list(self._rows()), self._used_images()
+        rows, used = list(self._rows()), self.trees.image_users()
         return await asyncio.to_thread(self._check, rows, used)
 
     async def look_again(self, before: dict[str, VerifiedPart], *, repair: bool) -> list[VerifiedPart]:
@@ -57,17 +53,17 @@ class StoredRecords:
             repair: Write lost copies of records again; the database has the record.
         """
         suspects = {key for key, part in before.items() if part.state == "damaged"}
-        rows = [row for row in self._rows() if _key(row) in suspects]
-        used = {digest: users for digest, users in self._used_images().items() if digest in suspects}
+        rows = [row for row in self._rows() if key_of(row) in suspects]
+        used = {digest: users for digest, users in self.trees.image_users().items() if digest in suspects}
         now = await asyncio.to_thread(self._check, rows, used)
         if repair:
-            now |= await self._copied_again([row for row in self._rows() if _key(row) in now], now)
+            now |= await self._copied_again([row for row in self._rows() if key_of(row) in now], now)
         return [*(part for key, part in before.items() if key not in suspects), *now.values()]
 
     async def _copied_again(
         self, rows: Sequence[_Row], parts: Mapping[str, VerifiedPart]
     ) -> dict[str, VerifiedPart]:
-        lost = [row for row in rows if [damage.path for damage in parts[_key(row)].damages] == [ROW]]
+        lost = [row for row in rows if [damage.path for damage in parts[key_of(row)].damages] == [ROW]]
         await self.copy(*lost)
         after = await asyncio.to_thread(self._check, lost, {})
         return {
@@ -76,18 +72,18 @@ class StoredRecords:
         }
 
     def _check(self, rows: Sequence[_Row], used: Mapping[str, list[str]]) -> dict[str, VerifiedPart]:
-        found = {_key(row): self._checked(row) for row in rows}
+        found = {key_of(row): self._checked(row) for row in rows}
         missing = {digest: users for digest, users in used.items() if not self.image_is_there(digest)}
         return found | {digest: _missing(digest, users) for digest, users in missing.items()}
 
     def _rows(self) -> Iterator[_Row]:
-        yield from (one.row for one in self.registry.sandboxes() if one.row.state != "creating")
-        yield from self.registry.snapshots()
+        yield from (one.row for one in self.trees.registry.sandboxes() if one.row.state != "creating")
+        yield from self.trees.registry.snapshots()
         yield from self.templates.all()
         yield from self.volumes.list()
 
     def _checked(self, row: _Row) -> VerifiedPart:
-        place, key = self._place(row), _key(row)
+        place, key = self.copies.place(row), key_of(row)
         damages = [Damage(path=".", what=what) for what in self._lost(row, place)]
         if not damages and self.copies.of(type(row), key) is None:
             what = "the copy of its record is lost or damaged; the database still has the record"
@@ -104,48 +100,28 @@ class StoredRecords:
             damaged=len(damages),
         )
 
-    def _place(self, row: _Row) -> Path:
-        if isinstance(row, SandboxRow):
-            return self.paths.sandbox(row.sandbox_id)
-        if isinstance(row, SnapshotRow):
-            return self.paths.snapshot(row.snapshot_id)
-        if isinstance(row, VolumeRow):
-            return self.paths.volume(row.volume_id)
-        return self.template_directory / row.template_id
-
     def _lost(self, row: _Row, place: Path) -> Iterator[str]:
         if isinstance(row, SandboxRow):
-            if not row.engine_disk and not self.paths.disk(row.sandbox_id, row.disk).is_dir():
+            if not row.engine_disk and not self.trees.paths.disk(row.sandbox_id, row.disk).is_dir():
                 yield "its disk is missing"
         elif isinstance(row, TemplateRow):
-            known = {one.snapshot_id for one in self.registry.snapshots()}
+            known = {one.snapshot_id for one in self.trees.registry.snapshots()}
             for build in row.builds:
                 if build.snapshot_id is not None and build.snapshot_id not in known:
                     yield f"the snapshot of its build {build.build_id} is missing"
         elif isinstance(row, VolumeRow):
-            if not self.paths.volume_data(row.volume_id).is_dir():
+            if not self.trees.paths.volume_data(row.volume_id).is_dir():
                 yield "its directory is missing"
         elif not place.is_dir():
             yield "its directory is missing"
 
     def _users(self, row: _Row) -> list[str]:
         if not isinstance(row, VolumeRow):
-            return [_key(row)]
+            return [key_of(row)]
         mounted = [
-            one.row.name or one.sandbox_id
-            for one in self.registry.sandboxes()
-            if row.volume_id in one.row.volume_ids
+            one.row.called for one in self.trees.registry.sandboxes() if row.volume_id in one.row.volume_ids
         ]
         return [row.name, *mounted]
-
-    def _used_images(self) -> dict[str, list[str]]:
-        """Who needs which image."""
-        used: dict[str, list[str]] = {}
-        for one in self.registry.sandboxes():
-            used.setdefault(one.row.image_digest, []).append(one.row.name or one.sandbox_id)
-        for row in self.registry.snapshots():
-            used.setdefault(row.image_digest, []).append(row.name or row.snapshot_id)
-        return used
 
 
 def _missing(name: str, users: Sequence[str]) -> VerifiedPart:
@@ -160,11 +136,3 @@ def _missing(name: str, users: Sequence[str]) -> VerifiedPart:
         damages=[Damage(path=".", what="it, or a layer of it, is missing")],
         damaged=1,
     )
-
-
-def _key(row: _Row) -> str:
-    if isinstance(row, SandboxRow):
-        return row.sandbox_id
-    if isinstance(row, SnapshotRow):
-        return row.snapshot_id
-    return row.volume_id if isinstance(row, VolumeRow) else row.template_id

@@ -1,26 +1,42 @@
-"""Lists the directory trees that sandboxes and snapshots are made of: layers, images, checkpoints."""
+"""Lists what sandboxes and snapshots are made of, and who needs it: memories, layers, images."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from atoll.supervisor.integrity.checksums import PARTLY_BYTES
 from atoll.supervisor.state.paths import Paths
 from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.storage.images import SupervisorImages
 
 if TYPE_CHECKING:
     from atoll.snapshots import Layers
 
+_Row = SandboxRow | SnapshotRow
+
+
+class StoredMemory(NamedTuple):
+    """A memory, and whether it is still to be kept.
+
+    ``whole`` says that it is too big for its own checksums to cover all of it, so that the tree's may.
+    """
+
+    name: str
+    place: Path
+    kept: Callable[[], bool]
+    whole: bool = False
+
 
 @dataclass(frozen=True, kw_only=True)
 class StoredTrees:
-    """Finds the stored trees of a home.
+    """Finds what a home stores for its sandboxes and snapshots.
 
     Args:
-        registry: The sandboxes and snapshots.
         paths: Where checkpoints are.
         layers: The layers of disks.
         images: The images below them.
@@ -31,14 +47,51 @@ class StoredTrees:
     layers: Layers
     images: SupervisorImages
 
+    def rows(self) -> Sequence[_Row]:
+        """The snapshots and the sandboxes."""
+        return [*self.registry.snapshots(), *(one.row for one in self.registry.sandboxes())]
+
+    def memories(self, rows: Iterable[_Row]) -> list[StoredMemory]:
+        """The memories of snapshots, and those that sandboxes sleep with."""
+        return [self._memory(row) for row in rows if isinstance(row, SnapshotRow) or _sleeps(row)]
+
+    def layer_users(self, rows: Iterable[_Row]) -> dict[str, list[str]]:
+        """The ids of layers, each with what stands on it."""
+        return _users((layer_id, row) for row in rows for layer_id in row.stack)
+
+    def image_users(self) -> dict[str, list[str]]:
+        """The digests of images, each with what stands on it."""
+        return _users((row.image_digest, row) for row in self.rows())
+
     def all(self) -> set[Path]:
         """The trees that never change, and that no checksum of their own covers completely."""
-        registry, layers = self.registry, self.layers
-        stacks = [
-            *(one.row.stack for one in registry.sandboxes()),
-            *(row.stack for row in registry.snapshots()),
-        ]
-        needed = {layers.path(layer_id) for stack in stacks for layer_id in stack} | self.images.stood_on()
+        rows = self.rows()
+        layers = {self.layers.path(layer_id) for row in rows for layer_id in row.stack}
         # A checkpoint gets its checksum when it is made, but a big one's does not cover all of it.
-        big = (row.snapshot_id for row in registry.snapshots() if row.memory_bytes > PARTLY_BYTES)
-        return needed | {self.paths.snapshot_checkpoint(snapshot_id) for snapshot_id in big}
+        big = {memory.place for memory in self.memories(rows) if memory.whole}
+        return layers | self.images.stood_on() | big
+
+    def _memory(self, row: _Row) -> StoredMemory:
+        if isinstance(row, SnapshotRow):
+            place = self.paths.snapshot_checkpoint(row.snapshot_id)
+            kept = partial(self._has, row.snapshot_id)
+            return StoredMemory(row.called, place, kept, whole=row.memory_bytes > PARTLY_BYTES)
+        return StoredMemory(row.called, self.paths.checkpoint(row.sandbox_id), partial(self._sleeps_on, row))
+
+    def _has(self, snapshot_id: str) -> bool:
+        return any(row.snapshot_id == snapshot_id for row in self.registry.snapshots())
+
+    def _sleeps_on(self, asleep: SandboxRow) -> bool:
+        rows = (one.row for one in self.registry.sandboxes() if one.sandbox_id == asleep.sandbox_id)
+        return any(_sleeps(row) and row.generation == asleep.generation for row in rows)
+
+
+def _sleeps(row: SandboxRow) -> bool:
+    return row.state == "suspended" and row.has_memory
+
+
+def _users(needed: Iterable[tuple[str, _Row]]) -> dict[str, list[str]]:
+    users: dict[str, list[str]] = {}
+    for key, row in needed:
+        users.setdefault(key, []).append(row.called)
+    return users

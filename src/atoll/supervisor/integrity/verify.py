@@ -5,32 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
 from atoll.host import CheckedTree, TreeChecksums, to_the_end, tree_bytes
 from atoll.supervisor.integrity.background_checksums import BackgroundChecksums
-from atoll.supervisor.integrity.checksums import PARTLY_BYTES, CheckpointChecksums
-from atoll.supervisor.integrity.stored_trees import StoredTrees
-from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
-from atoll.supervisor.state.sandbox import Sandbox
+from atoll.supervisor.integrity.checksums import CheckpointChecksums
+from atoll.supervisor.integrity.stored_trees import StoredMemory, StoredTrees
 from atoll.supervisor.storage.layer_gc import LayerGC
 from atoll.types import Progress, VerifiedPart, VerifyReport
 
 Report = Callable[[Progress], None]
-
-
-class _Memory(NamedTuple):
-    """A memory to verify, and whether it is still to be kept.
-
-    ``whole`` says that it is too big for its own checksums to cover all of it, so that the tree's may.
-    """
-
-    name: str
-    place: Path
-    kept: Callable[[], bool]
-    whole: bool = False
 
 
 class Verification:
@@ -68,17 +54,12 @@ class Verification:
             HostError: A layer could not be verified.
         """
         async with self._turn, self._background_checksums.stopped():
-            registry = self._trees.registry
-            rows = [registry.snapshot(ref) for ref in refs] or registry.snapshots()
-            memories = [self._snapshot(row) for row in rows]
-            stacks = [(row.name or row.snapshot_id, row.stack) for row in rows]
-            if not refs:
-                memories += [self._sleeping(one) for one in registry.sandboxes() if _sleeps(one.row)]
-                stacks += [(one.row.name or one.sandbox_id, one.row.stack) for one in registry.sandboxes()]
-            layers = _needed(stacks)
+            trees, registry = self._trees, self._trees.registry
+            rows = [registry.snapshot(ref) for ref in refs] or trees.rows()
+            layers = trees.layer_users(rows)
             try:
                 with registry.pins.during(*layers):
-                    parts = await self._examine(memories, layers, report)
+                    parts = await self._examine(trees.memories(rows), layers, report)
             finally:
                 await to_the_end(self._layer_gc.collect(wait=False))
         return _report(parts)
@@ -106,7 +87,7 @@ class Verification:
         return _report(parts)
 
     async def _examine(
-        self, memories: list[_Memory], layers: dict[str, list[str]], report: Report
+        self, memories: list[StoredMemory], layers: dict[str, list[str]], report: Report
     ) -> list[VerifiedPart]:
         sizes = await asyncio.to_thread(self._sizes, memories, layers)
         steps = _Steps(report, sum(sizes.values()))
@@ -121,7 +102,7 @@ class Verification:
             steps.done(sizes[layer_id])
         return parts
 
-    def _sizes(self, memories: Iterable[_Memory], layers: Iterable[str]) -> dict[str, int]:
+    def _sizes(self, memories: Iterable[StoredMemory], layers: Iterable[str]) -> dict[str, int]:
         """How much there is to read."""
         sizes = {one.name: tree_bytes(one.place) if one.place.is_dir() else 0 for one in memories}
         checksums = self._trees.layers.checksums
@@ -131,7 +112,7 @@ class Verification:
             )
         return sizes
 
-    async def _memory(self, memory: _Memory, came: Callable[[int], None]) -> VerifiedPart | None:
+    async def _memory(self, memory: StoredMemory, came: Callable[[int], None]) -> VerifiedPart | None:
         """The result for a memory; None if it was removed meanwhile."""
         checksums = self._checksums
         loop = asyncio.get_running_loop()
@@ -163,22 +144,6 @@ class Verification:
         found = await (checksums.make if recorded else checksums.check)(tree.name, came=came)
         name = tree.name if tree.name != "rootfs" else tree.parent.name
         return _part(kind, name, tree, found, recorded=recorded, users=users)
-
-    def _snapshot(self, row: SnapshotRow) -> _Memory:
-        def kept() -> bool:
-            return any(one.snapshot_id == row.snapshot_id for one in self._trees.registry.snapshots())
-
-        place = self._trees.paths.snapshot_checkpoint(row.snapshot_id)
-        return _Memory(row.name or row.snapshot_id, place, kept, whole=row.memory_bytes > PARTLY_BYTES)
-
-    def _sleeping(self, sandbox: Sandbox) -> _Memory:
-        generation = sandbox.row.generation
-
-        def kept() -> bool:
-            return _sleeps(sandbox.row) and sandbox.row.generation == generation
-
-        place = self._trees.paths.checkpoint(sandbox.sandbox_id)
-        return _Memory(sandbox.row.name or sandbox.sandbox_id, place, kept)
 
 
 class _Steps:
@@ -228,16 +193,3 @@ def _part(
         damages=found.damages,
         damaged=found.damaged,
     )
-
-
-def _sleeps(row: SandboxRow) -> bool:
-    return row.state == "suspended" and row.has_memory
-
-
-def _needed(stacks: Iterable[tuple[str, Sequence[str]]]) -> dict[str, list[str]]:
-    """The users of each layer."""
-    users: dict[str, list[str]] = {}
-    for user, stack in stacks:
-        for layer_id in stack:
-            users.setdefault(layer_id, []).append(user)
-    return users

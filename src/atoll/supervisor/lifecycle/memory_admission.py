@@ -146,5 +146,5 @@ class MemoryAdmission:
         for sandbox in self.registry.sandboxes():
             row, running = sandbox.row, sandbox.running
             if running is not None and team in (None, row.team):
-                found.append((row.name or row.sandbox_id, memory_bytes(running.machine) or 0))
+                found.append((row.called, memory_bytes(running.machine) or 0))
         return sorted(found, key=lambda one: -one[1])

@@ -48,7 +48,7 @@ class Journal:
     def stored(self, snapshot: SnapshotRow) -> None:
         """Log that a snapshot was made."""
         kind = "automatic snapshot" if snapshot.automatic else "snapshot"
-        self.tell(snapshot.sandbox_id, f"{kind} {snapshot.name or snapshot.snapshot_id} created")
+        self.tell(snapshot.sandbox_id, f"{kind} {snapshot.called} created")
 
     async def keep_small(self, sandbox_ids: Callable[[], Iterable[str]]) -> None:
         """Drop the oldest part of each log that is over 16 MiB. Never returns."""

@@ -37,6 +37,4 @@ def owned_ids(registry: Registry) -> set[str]:
 def owned_by(registry: Registry, team: str) -> list[str]:
     """A team's sandboxes and snapshots, in words for people."""
     sandboxes = [f"sandbox {one.row.called}" for one in registry.all() if one.row.team == team]
-    return sandboxes + [
-        f"snapshot {row.name or row.snapshot_id}" for row in registry.snapshots() if row.team == team
-    ]
+    return sandboxes + [f"snapshot {row.called}" for row in registry.snapshots() if row.team == team]

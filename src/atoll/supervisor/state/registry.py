@@ -107,7 +107,7 @@ class Registry(Reservations):
         into = next((one.row for one in self.sandboxes() if ref in one.row.promoted), None)
         if into is None:
             return "`atoll ls` lists them"
-        return f"it was promoted: sandbox {into.name or into.sandbox_id} goes on from its state"
+        return f"it was promoted: sandbox {into.called} goes on from its state"
 
     def snapshot(self, ref: str) -> SnapshotRow:
         """The snapshot with that id or name.

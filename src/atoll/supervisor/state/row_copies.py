@@ -79,8 +79,12 @@ class RowCopies:
                 if row is not None and self._path(row) == path and getattr(row, "state", None) != "killed":
                     yield row
 
+    def place(self, row: KeptRow) -> Path:
+        """The directory of what a row describes."""
+        return self._directories[type(row)] / key_of(row)
+
     def _path(self, row: KeptRow) -> Path:
-        return self._directories[type(row)] / key_of(row) / ROW
+        return self.place(row) / ROW
 
 
 def _read(path: Path, kind: type[KeptRow]) -> KeptRow | None:

@@ -213,6 +213,11 @@ class SnapshotRow(Setup, frozen=True, kw_only=True):
     automatic: bool = False
     changed_at: float = 0.0
 
+    @property
+    def called(self) -> str:
+        """What its user calls it: its name, or else its id."""
+        return self.name or self.snapshot_id
+
     def info(self) -> SnapshotInfo:
         """The information for clients."""
         values = {name: getattr(self, name) for name in SnapshotInfo.__struct_fields__ if name != "network"}
