@@ -98,8 +98,7 @@ class Programs:
         except OSError as error:
             raise HostError(f"cannot read {source}: {error}", hint="install atoll again") from None
         target = self._directory / version / source.name
-        # A power cut may have truncated a copy, if it was made by a version that did not sync it.
-        if not target.exists() or target.stat().st_size != status.st_size:
+        if not target.exists():
             _copy_program(source, target)
         for old in [old for old, other in known.items() if other == version]:
             del known[old]
