@@ -12,7 +12,7 @@ import pytest
 from tests import homes
 from tests.waiting import until
 
-from atoll import Process, Sandbox, VolumeMount, Volumes
+from atoll import Sandbox, VolumeMount, Volumes
 from atoll.errors import QuotaError
 from atoll.host import Home
 
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.twice
 
 MIB = 1 << 20
 FULL = "No space left on device"
-# What is added between a measurement and the telling is not counted: see docs/design/volumes.md.
-SHARED_MOST = 9 * MIB
+# What each sandbox may add that a measurement has not seen: see docs/design/volumes.md.
+CHUNK = 64 * MIB
 
 # Writes small files for some seconds while all their directories get other names, over and over.
 HIDES = """
@@ -73,13 +73,6 @@ def accepts(sandbox: Sandbox, name: str, mib: int) -> bool:
     return not write(sandbox, name, mib)
 
 
-def holds(sandbox: Sandbox, path: str) -> Process:
-    """Have a program open a file and keep it open."""
-    process = sandbox.start(f"exec 9<{path}; touch /tmp/has; sleep 1000")
-    until(lambda: sandbox.files.exists("/tmp/has"))
-    return process
-
-
 def refuses(add: Callable[[], object]) -> bool:
     """Whether a client is refused. It waits for a measurement, but not for long: then what was known before counts."""
     try:
@@ -98,7 +91,7 @@ def test_a_full_volume_takes_no_write_until_something_goes(volume: Path) -> None
         sandbox.run("mkdir /data/d").check()
         assert write(sandbox, "a", 6) == ""
         assert FULL in write(sandbox, "b", 6)
-        assert used_bytes(volume) <= 8 * MIB
+        assert used_bytes(volume) <= 8 * MIB + CHUNK
         until(lambda: refuses(lambda: Volumes.files("data").write("more", "x" * MIB)))
         # What is there can be read, written over, linked, moved and removed.
         sandbox.run("cd /data && mv a d/ && dd if=/dev/urandom of=d/a bs=1M count=6 conv=notrunc").check()
@@ -118,33 +111,6 @@ def test_a_file_without_a_name_takes_room_as_long_as_it_is_open(volume: Path) ->
         )
         assert held.stderr.count(FULL) == 1
         until(lambda: accepts(sandbox, "then", 4))
-
-
-def test_a_file_that_is_open_for_reading_where_nothing_can_be_written_takes_room_too(volume: Path) -> None:
-    mounts: dict[str, str | VolumeMount] = {"/data": "data", "/r": VolumeMount("data", read_only=True)}
-    with Sandbox.create(volumes=mounts, network="none") as sandbox:
-        assert write(sandbox, "held", 6) == ""
-        process = holds(sandbox, "/r/held")
-        sandbox.run("rm /data/held; sleep 0.5").check()
-        assert FULL in write(sandbox, "more", 4)
-        process.kill()
-        until(lambda: accepts(sandbox, "more", 4))
-
-
-def test_a_removed_file_that_several_have_open_takes_its_room_once(volume: Path) -> None:
-    with Sandbox.create(volumes={"/data": "data"}, network="none") as one:
-        assert write(one, "held", 2) == ""
-        with one.fork()[0] as two, one.fork()[0] as three:
-            holding = [holds(each, "/data/held") for each in (one, two, three)]
-            one.run("rm /data/held").check()
-            # Of 8 MiB they have 6, not 2.
-            until(lambda: accepts(two, "more", 5))
-            assert FULL in write(three, "most", 2)
-            one.run("rm /data/most").check()
-            for process in holding:
-                process.kill()
-            until(lambda: accepts(three, "then", 2))
-            assert used_bytes(volume) <= 8 * MIB
 
 
 def test_another_quota_counts_at_once_and_one_below_what_is_there_removes_nothing(volume: Path) -> None:
@@ -184,30 +150,39 @@ def test_df_shows_the_quota_and_what_is_left_of_it_whoever_writes(volume: Path) 
         until(lambda: df() == [1 << 30, 0, 1 << 30])
 
 
-def test_several_that_write_share_it_and_each_may_use_what_is_left(volume: Path) -> None:
+def test_several_that_write_share_it_and_go_over_it_by_a_chunk_each_at_most(volume: Path) -> None:
+    Volumes.set_quota("data", 64)
     with Sandbox.create(volumes={"/data": "data"}, network="none") as one, one.fork()[0] as other:
-        loop = (
-            "i=0; while [ $i -lt 200 ]; do head -c 256k /dev/urandom >>/data/$0; i=$((i+1)); done 2>/dev/null"
-        )
+        loop = "i=0; while [ $i -lt 200 ]; do head -c 1M /dev/zero >>/data/$0; i=$((i+1)); done 2>/dev/null"
         writing = [each.start(["sh", "-c", loop, name]) for each, name in ((one, "a"), (other, "b"))]
         for each in writing:
             each.wait()
-        assert 6 * MIB < used_bytes(volume) <= SHARED_MOST
+        assert 60 * MIB < used_bytes(volume) <= 64 * MIB + 2 * CHUNK
         one.run("rm -f /data/a /data/b").check()
+        Volumes.set_quota("data", 8)
         until(lambda: accepts(other, "c", 2))
         other.suspend()
-        assert FULL in write(one, "d", 8)
-        assert used_bytes(volume) <= SHARED_MOST
+        until(lambda: FULL in write(one, "d", 8))
         other.run("rm /data/c").check()
         until(lambda: accepts(other, "e", 1))
-        assert FULL in write(other, "e", 9)
-        assert used_bytes(volume) <= SHARED_MOST
+        until(lambda: FULL in write(other, "e", 9))
+        assert used_bytes(volume) <= 8 * MIB + 2 * CHUNK
+
+
+def test_a_file_that_grows_by_more_than_a_chunk_at_once_gets_what_it_needs(volume: Path) -> None:
+    Volumes.set_quota("data", 200)
+    with Sandbox.create(volumes={"/data": "data"}, network="none") as one, one.fork()[0] as other:
+        one.run("truncate -s 150M /data/a").check()
+        assert FULL in other.run("fallocate -l 100M /data/b").stderr
+        one.run("rm /data/a").check()
+        until(lambda: other.run("fallocate -l 150M /data/b").exit_code == 0)
+        assert (volume / "b").stat().st_size == 150 * MIB
 
 
 def test_a_program_that_renames_directories_all_the_time_gets_no_more(volume: Path) -> None:
     with Sandbox.create(volumes={"/data": "data"}, network="none") as sandbox:
         sandbox.run(f"python3 -c {shlex.quote(HIDES)}").check()
-        assert used_bytes(volume) <= SHARED_MOST
+        assert used_bytes(volume) <= 8 * MIB + CHUNK
         sandbox.run("rm -r /data/[0-9]-*").check()
         until(lambda: accepts(sandbox, "then", 1))
 
@@ -220,7 +195,7 @@ def test_a_mount_below_a_link_of_the_image_is_limited(volume: Path) -> None:
         assert FULL in write(sandbox, "b", 4, "/var/run/data")
         sandbox.suspend()
         assert FULL in write(sandbox, "c", 4, "/run/data")
-        assert used_bytes(volume) <= 8 * MIB
+        assert used_bytes(volume) <= 8 * MIB + CHUNK
 
 
 def test_it_holds_without_a_supervisor_and_under_the_next_one(volume: Path, module_home: Path) -> None:
@@ -235,4 +210,4 @@ def test_it_holds_without_a_supervisor_and_under_the_next_one(volume: Path, modu
         assert sandbox.info().state == "running"
         until(lambda: used_bytes(volume) > 7.5 * MIB)
         assert FULL in write(sandbox, "b", 2)
-        assert used_bytes(volume) <= 8 * MIB
+        assert used_bytes(volume) <= 8 * MIB + CHUNK

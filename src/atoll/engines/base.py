@@ -7,7 +7,6 @@ This is the core, which every engine has. What some can do besides is in ``capab
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -90,34 +89,26 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
 class VolumeRoom(msgspec.Struct, frozen=True):
     """How many bytes a guest may add to a volume, and how many all that write to it may add together.
 
-    With ``sure``, nobody added anything while the volume was measured. What was added then counts twice if it was
-    measured too, so another measurement may find more. ``quota_bytes`` is what the volume may have altogether: programs
-    see it as the size of the mount.
+    ``quota_bytes`` is what the volume may have altogether: programs see it as the size of the mount.
     """
 
     size_bytes: int
     left_bytes: int
-    sure: bool = True
     quota_bytes: int = 0
 
 
 class VolumeUse(msgspec.Struct, frozen=True):
-    """What a measurement of a volume may have missed of one guest.
+    """What a guest does to a volume that is going to be measured.
 
     Attributes:
-        added_bytes: What the guest has added since the mark, and what it moved.
-        nameless: What its open files take that have no name any more, in bytes, by device and inode: others may have
-            them open too.
-        held_bytes: What more of such files take than ``nameless`` has.
-        moved: Whether a directory got another name since the mark: any file may have been missed.
-        size_bytes: What the guest may still add, as it was last told. It is below 0 if it has added more.
+        rest_bytes: What it may still add without being told, with what it is adding.
+        needed_bytes: What a write waits for.
+        nameless_bytes: What its open files take that have no name any more, which no measurement sees.
     """
 
-    added_bytes: int = 0
-    nameless: Mapping[tuple[int, int], int] = {}
-    held_bytes: int = 0
-    moved: bool = False
-    size_bytes: int = 0
+    rest_bytes: int = 0
+    needed_bytes: int = 0
+    nameless_bytes: int = 0
 
 
 class PrestartPlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -182,18 +182,16 @@ class DiskBudget(Protocol):
 class VolumeRooms(Protocol):
     """A machine that refuses the guest's writes to shared binds beyond the room that each has."""
 
-    async def mark_volumes(self, targets: Sequence[str]) -> None:
-        """Begin a measurement of shared binds: what is added from now on counts on top of its result."""
+    async def measure_volumes(self, targets: Sequence[str]) -> dict[str, VolumeUse]:
+        """Begin a measurement of shared binds. One that the engine does not know is left out."""
 
-    async def use_of_volumes(self, targets: Sequence[str]) -> dict[str, VolumeUse]:
-        """End a measurement: return what it may have missed of each bind. One that it does not know is left out."""
-
-    async def limit_volumes(self, rooms: Mapping[str, VolumeRoom], event_fd: int | None = None) -> None:
-        """Set what may be added to each bind beyond what was there when ``use_of_volumes`` was called.
+    async def limit_volumes(self, rooms: Mapping[str, VolumeRoom], event_fd: int | None = None) -> int:
+        """Set what may be added to each bind from now on, and end a measurement.
 
         Writes of the guest that need more than all together may add fail with ENOSPC. Those that need more than
-        the guest may add wait for another measurement, for some seconds at most. ``event_fd`` is an eventfd,
-        given once: the engine writes to it when one is due.
+        the guest may add wait to be told more, for some seconds at most. ``event_fd`` is an eventfd, given once:
+        the engine writes to it how many bytes are needed. Returns how many the measurement may have missed
+        because the guest moved or removed files meanwhile; the guest gets no more for them.
         """
 
 

@@ -245,24 +245,20 @@ class _VolumeRooms(FakeCoreMachine):
     rooms: dict[str, VolumeRoom] | None = None
     rooms_event_fd: int | None = None
     volume_uses: Mapping[str, VolumeUse] = MappingProxyType({})
+    missed_bytes: int = 0
 
-    async def mark_volumes(self, targets: Sequence[str]) -> None:
-        """See ``VolumeRooms.mark_volumes``."""
-        await self.used("mark_volumes")
+    async def measure_volumes(self, targets: Sequence[str]) -> dict[str, VolumeUse]:
+        """See ``VolumeRooms.measure_volumes``."""
+        await self.used("measure_volumes")
+        return {path: self.volume_uses.get(path, VolumeUse()) for path in targets}
 
-    async def use_of_volumes(self, targets: Sequence[str]) -> dict[str, VolumeUse]:
-        """See ``VolumeRooms.use_of_volumes``."""
-        await self.used("use_of_volumes")
-        uses = {path: VolumeUse(size_bytes=room.size_bytes) for path, room in (self.rooms or {}).items()}
-        uses.update(self.volume_uses)
-        return {path: use for path, use in uses.items() if path in targets}
-
-    async def limit_volumes(self, rooms: Mapping[str, VolumeRoom], event_fd: int | None = None) -> None:
+    async def limit_volumes(self, rooms: Mapping[str, VolumeRoom], event_fd: int | None = None) -> int:
         """See ``VolumeRooms.limit_volumes``."""
         await self.used("limit_volumes")
         self.rooms = {**(self.rooms or {}), **rooms}
         if event_fd is not None:
             self.rooms_event_fd = event_fd
+        return self.missed_bytes
 
 
 class FakeMachine(_LazyMemory, _AdjustableLimits, _DiskBudget, _VolumeRooms, _MemoryReadings):

@@ -19,7 +19,7 @@ from atoll.engines.gvisor.control import (
     PendingCallError,
     RefusedCallError,
 )
-from atoll.engines.gvisor.limiting import use_of_volumes
+from atoll.engines.gvisor.limiting import measure_volumes
 from atoll.errors import EngineError, UnresponsiveError
 
 
@@ -96,29 +96,21 @@ def test_a_call_to_a_dead_sentry_is_an_error(path: Path) -> None:
 
 async def used(path: Path, answer: bytes) -> dict[str, VolumeUse]:
     with Sentry(path, answer):
-        return await use_of_volumes(ControlSocket(path), ["/data"])
+        return await measure_volumes(ControlSocket(path), ["/data"])
 
 
-def test_what_a_measurement_of_a_volume_may_have_missed_is_read_within_bounds(path: Path) -> None:
-    most = (1 << 64) - 1
-    told = {
-        "Added": 1 << 60,
-        "Nameless": [{"Device": most, "Inode": most, "Bytes": 4096}],
-        "Held": 0,
-        "Moved": True,
-        "Bytes": -4096,
-    }
-    use = VolumeUse(1 << 60, {(most, most): 4096}, 0, moved=True, size_bytes=-4096)
+def test_what_a_guest_does_to_a_volume_is_read_within_bounds(path: Path) -> None:
+    told = {"Rest": -4096, "Needed": 1 << 60, "Nameless": 0}
     answer = msgspec.json.encode({"success": True, "result": {"/data": told}})
-    assert asyncio.run(used(path, answer)) == {"/data": use}
+    assert asyncio.run(used(path, answer)) == {"/data": VolumeUse(-4096, 1 << 60, 0)}
 
 
-@pytest.mark.parametrize("wrong", ['{"Added":-1}', '{"Nameless":[{}]}', '{"Moved":1}', '{"Held":1e70}', "[]"])
+@pytest.mark.parametrize("wrong", ['{"Rest":1e70}', '{"Nameless":-1}', '{"Needed":true}', "[]"])
 def test_a_use_of_volumes_that_cannot_be_is_refused(path: Path, wrong: str) -> None:
-    told = {"Added": 0, "Nameless": None, "Held": 0, "Moved": False, "Bytes": 0}
+    told = {"Rest": 0, "Needed": 0, "Nameless": 0}
     more = msgspec.json.decode(wrong)
     result = {"/data": {**told, **more} if isinstance(more, dict) else more}
-    with pytest.raises(EngineError, match="use of volumes"):
+    with pytest.raises(EngineError, match="of volumes"):
         asyncio.run(used(path, msgspec.json.encode({"success": True, "result": result})))
 
 

@@ -17,25 +17,12 @@ from atoll.types import Limits, converted
 _Bytes = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
 
 
-class _NamelessFile(msgspec.Struct, rename="pascal"):
-    device: int
-    inode: int
-    bytes: _Bytes
-
-
 class _RoomUse(msgspec.Struct, rename="pascal"):
     """What the sentry says of a mount."""
 
-    added: _Bytes
-    held: _Bytes
-    moved: bool
-    bytes: Annotated[int, msgspec.Meta(ge=-(1 << 60), le=1 << 60)]
-    nameless: Annotated[list[_NamelessFile], msgspec.Meta(max_length=1024)] | None = None
-
-    def use(self) -> VolumeUse:
-        """Return it in the words of the engine contract."""
-        nameless = {(file.device, file.inode): file.bytes for file in self.nameless or ()}
-        return VolumeUse(self.added, nameless, self.held, self.moved, self.bytes)
+    rest: Annotated[int, msgspec.Meta(ge=-(1 << 60), le=1 << 60)]
+    needed: _Bytes
+    nameless: _Bytes
 
 
 def guest_limits(
@@ -90,48 +77,38 @@ async def limit_growth(control: ControlSocket, growth: DiskGrowth | None, event_
     await control.call("containerManager.SetDiskBudget", argument, fds=[] if event_fd is None else [event_fd])
 
 
-async def mark_volumes(control: ControlSocket, targets: Sequence[str]) -> None:
-    """Say that mounts are being measured from now on.
-
-    Raises:
-        EngineError: The sentry does not answer.
-    """
-    await control.call("containerManager.MarkVolumes", list(targets))
-
-
-async def use_of_volumes(control: ControlSocket, targets: Sequence[str]) -> dict[str, VolumeUse]:
-    """Return what the measurement of these mounts may have missed. Mounts that are not there are left out.
+async def measure_volumes(control: ControlSocket, targets: Sequence[str]) -> dict[str, VolumeUse]:
+    """Say that mounts are being measured from now on. Returns what the guest does to them.
 
     Raises:
         EngineError: The sentry does not answer, or not with that.
     """
-    answer = await control.call("containerManager.UseVolumes", list(targets))
-    try:
-        uses = converted(answer, dict[str, _RoomUse])
-    except msgspec.ValidationError as error:
-        raise EngineError(f"the sentry's use of volumes is {answer!r}: {error}") from error
-    return {path: told.use() for path, told in uses.items()}
+    answer = await control.call("containerManager.MeasureVolumes", list(targets))
+    uses = _known(answer, dict[str, _RoomUse])
+    return {path: VolumeUse(use.rest, use.needed, use.nameless) for path, use in uses.items()}
 
 
-async def limit_volumes(
-    control: ControlSocket, rooms: Mapping[str, VolumeRoom], event_fd: int | None
-) -> None:
-    """Set how much may be added to each mount since ``use_of_volumes`` was called.
+async def limit_volumes(control: ControlSocket, rooms: Mapping[str, VolumeRoom], event_fd: int | None) -> int:
+    """Set how much may be added to each mount from now on. Returns what a measurement may have missed, in bytes.
 
     Raises:
-        EngineError: The sentry does not answer.
+        EngineError: The sentry does not answer, or not with that.
     """
     fds = [] if event_fd is None else [event_fd]
     told = {
-        path: {
-            "Bytes": room.size_bytes,
-            "Left": room.left_bytes,
-            "Sure": room.sure,
-            "Quota": room.quota_bytes,
-        }
+        path: {"Bytes": room.size_bytes, "Left": room.left_bytes, "Quota": room.quota_bytes}
         for path, room in rooms.items()
     }
-    await control.call("containerManager.SetVolumeRooms", {"Rooms": told}, fds=fds)
+    answer = await control.call("containerManager.GiveVolumeRooms", {"Rooms": told}, fds=fds)
+    missed_bytes: int = _known(answer, _Bytes)
+    return missed_bytes
+
+
+def _known(answer: object, kind: Any) -> Any:
+    try:
+        return converted(answer, kind)
+    except msgspec.ValidationError as error:
+        raise EngineError(f"the sentry says {answer!r} of volumes: {error}") from error
 
 
 def _budget(growth: DiskGrowth) -> dict[str, Any]:

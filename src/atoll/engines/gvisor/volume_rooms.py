@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from atoll.engines.base import VolumeRoom, VolumeUse
-from atoll.engines.gvisor.limiting import limit_volumes, mark_volumes, use_of_volumes
+from atoll.engines.gvisor.limiting import limit_volumes, measure_volumes
 from atoll.engines.gvisor.pausing import PausingControl
 
 
@@ -14,14 +14,10 @@ class GvisorVolumeRooms:
 
     _control: PausingControl
 
-    async def mark_volumes(self, targets: Sequence[str]) -> None:
-        """See ``VolumeRooms.mark_volumes``."""
-        await mark_volumes(self._control, targets)
+    async def measure_volumes(self, targets: Sequence[str]) -> dict[str, VolumeUse]:
+        """See ``VolumeRooms.measure_volumes``."""
+        return await measure_volumes(self._control, targets)
 
-    async def use_of_volumes(self, targets: Sequence[str]) -> dict[str, VolumeUse]:
-        """See ``VolumeRooms.use_of_volumes``."""
-        return await use_of_volumes(self._control, targets)
-
-    async def limit_volumes(self, rooms: Mapping[str, VolumeRoom], event_fd: int | None = None) -> None:
+    async def limit_volumes(self, rooms: Mapping[str, VolumeRoom], event_fd: int | None = None) -> int:
         """See ``VolumeRooms.limit_volumes``."""
-        await limit_volumes(self._control, rooms, event_fd)
+        return await limit_volumes(self._control, rooms, event_fd)

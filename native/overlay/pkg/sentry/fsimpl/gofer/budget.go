@@ -424,17 +424,14 @@ func (b *diskBudget) deleted() (bytes, files int64) {
 	filesystems := b.filesystems
 	b.mu.Unlock()
 	for _, fs := range filesystems {
-		found := fs.nameless((*dentry).isDeleted)
-		files += int64(len(found))
-		for _, file := range found {
-			bytes = bounded(bytes + file.Bytes)
-		}
+		moreBytes, moreFiles := fs.nameless((*dentry).isDeleted)
+		bytes, files = bounded(bytes+moreBytes), files+moreFiles
 	}
 	return bytes, files
 }
 
-// nameless are those files that are open and have no name any more, each once. Only what may be one is asked.
-func (fs *filesystem) nameless(mayBe func(d *dentry) bool) (found []NamelessFile) {
+// nameless is what those files take that are open and have no name any more, each once. Only what may be one is asked.
+func (fs *filesystem) nameless(mayBe func(d *dentry) bool) (bytes, files int64) {
 	fs.syncMu.Lock()
 	defer fs.syncMu.Unlock()
 	seen := make(map[*inode]bool)
@@ -443,32 +440,28 @@ func (fs *filesystem) nameless(mayBe func(d *dentry) bool) (found []NamelessFile
 		if seen[d.inode] || !mayBe(d) || !d.inode.isRegularFile() {
 			continue
 		}
-		if file, ok := d.inode.nameless(); ok {
+		if taken, ok := d.inode.nameless(); ok {
 			seen[d.inode] = true
-			found = append(found, file)
+			bytes, files = bounded(bytes+taken), files+1
 		}
 	}
-	return found
+	return bytes, files
 }
 
 // nameless returns what a file that has no name any more takes. It asks the host: a name that was not looked up for long goes
 // without the inode's notice, and others may have changed the size. What is stale takes nothing.
-func (i *inode) nameless() (file NamelessFile, ok bool) {
-	taken := func(size uint64) int64 {
-		return min(growth(0, size), budgetMostPages) * hostarch.PageSize
+func (i *inode) nameless() (bytes int64, ok bool) {
+	size, ok := i.size.Load(), i.nlink.Load() == 0
+	if di, direct := i.impl.(*directfsInode); direct {
+		var stat unix.Stat_t
+		if di.controlFD < 0 || unix.Fstat(di.controlFD, &stat) != nil {
+			return 0, false
+		}
+		// What was written to the disk may not be there yet.
+		if !i.fs.isBudgeted() || uint64(stat.Size) > size {
+			size = uint64(stat.Size)
+		}
+		ok = stat.Nlink == 0
 	}
-	di, ok := i.impl.(*directfsInode)
-	if !ok {
-		device := unix.Mkdev(i.inoKey.devMajor, i.inoKey.devMinor)
-		return NamelessFile{device, i.inoKey.ino, taken(i.size.Load())}, i.nlink.Load() == 0
-	}
-	var stat unix.Stat_t
-	if di.controlFD < 0 || unix.Fstat(di.controlFD, &stat) != nil {
-		return NamelessFile{}, false
-	}
-	size := uint64(stat.Size)
-	if i.fs.isBudgeted() {
-		size = max(size, i.size.Load()) // what was written may not be there yet
-	}
-	return NamelessFile{uint64(stat.Dev), stat.Ino, taken(size)}, stat.Nlink == 0
+	return min(growth(0, size), budgetMostPages) * hostarch.PageSize, ok
 }

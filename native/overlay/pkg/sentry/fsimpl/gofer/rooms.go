@@ -1,7 +1,7 @@
 package gofer
 
 import (
-	"cmp"
+	"encoding/binary"
 	"maps"
 	"slices"
 	"time"
@@ -19,8 +19,6 @@ const (
 	untoldPatience = time.Minute
 	// roomFresh is how long a mount that is full is taken for full: others may give room up, and nobody tells of it.
 	roomFresh = time.Second
-	// namelessMost is how many files without a name are told one by one, the largest first.
-	namelessMost = 1024
 )
 
 // Rooms is what may be added to mounts that others change too; see native/patches/volume-rooms.
@@ -41,61 +39,49 @@ type volumeRooms struct {
 	specified   map[string]string
 	filesystems []*filesystem
 	event       *fd.FD
-	asked       bool
-	renewed     chan struct{}
+	// asked is what was asked for since rooms were measured or told.
+	asked   int64
+	renewed chan struct{}
 }
 
-// Room is what may be added to a mount: Bytes by this guest, of Left by all guests. It is Sure when nobody added anything while
-// it was measured: what was added then may have been measured too. Quota is what may be on the mount altogether.
+// Room is what may be added to a mount: Bytes by this guest. Left is what all guests may add of Quota. All numbers are bytes.
 type Room struct {
 	Bytes int64
 	Left  int64
-	Sure  bool
 	Quota int64
 }
 
-// RoomUse is what a measuring of a mount may not have seen. All numbers are bytes, and at most budgetEndless.
+// RoomUse is what a guest does to a mount that is going to be measured. All numbers are bytes, and at most budgetEndless.
 type RoomUse struct {
-	// Added is what this guest has added or moved since the mark.
-	Added int64
-	// Nameless are its open files that have no name any more. Other guests may have them open, too.
-	Nameless []NamelessFile
-	// Held is what more of such files take than Nameless has.
-	Held int64
-	// Moved is set when a directory got another name since the mark: any file may have been missed.
-	Moved bool
-	// Bytes is what this guest may still add, as it was last told, or below 0 what it has added beyond that.
-	Bytes int64
-}
-
-// NamelessFile is a file without a name, by its numbers on the host.
-type NamelessFile struct {
-	Device uint64
-	Inode  uint64
-	Bytes  int64
+	// Rest is what it may still add without being told, with what it is adding.
+	Rest int64
+	// Needed is what a write waits for.
+	Needed int64
+	// Nameless is what its open files take that have no name any more, which no measuring sees.
+	Nameless int64
 }
 
 type room struct {
 	// told is set once it is known how much may be added. Until then writes wait.
-	told bool
-	// sure is set when nothing was added while it was measured.
-	sure       bool
+	told       bool
 	quotaBytes int64
 	bytes      int64
 	leftBytes  int64
 	lowBytes   int64
-	sinceBytes int64
-	// growing is what is taken for files whose growth a measuring may not see yet.
+	// needed is the most that a write waits for.
+	needed int64
+	// growing is what was taken for files that have not grown yet.
 	growing int64
-	// movedBytes are those of files that got another name since the mount was marked, and moves are what is under way.
-	movedBytes int64
-	moves      moves
-	// dirsMoved is set when a directory got another name since the mount was marked.
-	dirsMoved bool
+	// moves are the renames and new names under way.
+	moves moves
 
-	// markedAt is when it was marked last, and freedBefore what freed was then.
-	markedAt    time.Time
-	freedBefore int64
+	// measured is set while the mount is measured. That began at measuredAt, when freed was freedBefore. movedBytes are those of
+	// the files that got another name since, namelessBytes those of open files that had none then: it may not see them.
+	measured      bool
+	measuredAt    time.Time
+	freedBefore   int64
+	movedBytes    int64
+	namelessBytes int64
 }
 
 // Limit has writes to the mounts at these paths wait until their rooms are told.
@@ -137,75 +123,75 @@ func (r *volumeRooms) room(path string) *room {
 	}
 	one := r.rooms[path]
 	if one == nil {
-		one = &room{markedAt: time.Now(), freedBefore: r.freed.Load()}
+		one = &room{}
 		r.rooms[path] = one
 	}
 	return one
 }
 
-// Mark begins a measuring of mounts: what is added from now on counts beside its outcome. It counts even where nothing was
-// limited before.
-func (r *volumeRooms) Mark(paths []string) {
+// Measure begins a measuring of mounts.
+func (r *volumeRooms) Measure(paths []string) map[string]RoomUse {
+	nameless := r.nameless()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.asked = false
+	r.asked = 0
 	r.limited.Store(true)
+	uses := make(map[string]RoomUse)
 	for _, path := range paths {
 		one := r.rooms[r.at(path)]
 		if one == nil {
 			one = r.room(r.at(path))
 			one.told, one.bytes, one.leftBytes = true, budgetEndless, budgetEndless
 		}
-		one.sinceBytes, one.movedBytes, one.dirsMoved = one.growing, one.moves.bytes, one.moves.dirs > 0
-		one.markedAt, one.freedBefore = time.Now(), r.freed.Load()
-	}
-}
-
-// Use ends a measuring: it returns what is to be counted beside its outcome. What is added from now on is not in that. A mount
-// without a room may have files without a name, too.
-func (r *volumeRooms) Use(paths []string) map[string]RoomUse {
-	nameless := r.nameless()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	uses := make(map[string]RoomUse)
-	for _, path := range paths {
-		var use RoomUse
-		use.Nameless, use.Held = largest(nameless[r.at(path)])
-		if one := r.rooms[r.at(path)]; one != nil {
-			use.Added = bounded(one.sinceBytes + one.movedBytes)
-			use.Moved, use.Bytes = one.dirsMoved, one.bytes
-			one.sinceBytes, one.movedBytes = 0, 0
-		}
-		uses[path] = use
+		one.measured, one.measuredAt, one.freedBefore = true, time.Now(), r.freed.Load()
+		one.movedBytes, one.namelessBytes = one.moves.hidden(), nameless[r.at(path)]
+		uses[path] = RoomUse{bounded(one.bytes + one.growing), one.needed, one.namelessBytes}
 	}
 	return uses
 }
 
-// Set says how much may be added to each mount since Use. The event, if there is one, is written to when they should be measured
-// again.
-func (r *volumeRooms) Set(rooms map[string]Room, event *fd.FD) {
+// Set says how much may be added to each mount from now on. It ends a measuring, and returns what that may have missed since this
+// guest moved or removed it. The event, if there is one, is written to when a guest needs more: how much that is.
+func (r *volumeRooms) Set(rooms map[string]Room, event *fd.FD) (missed int64) {
+	nameless := r.nameless()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for path, told := range rooms {
 		one := r.room(r.at(path))
-		one.told = true
-		one.sure = told.Sure && one.sinceBytes == 0
-		one.bytes = bounded(bounded(told.Bytes) - one.sinceBytes)
-		one.leftBytes = bounded(bounded(told.Left) - one.sinceBytes)
-		one.lowBytes = one.bytes / 2
-		one.quotaBytes = max(0, bounded(told.Quota))
+		missed = bounded(missed + one.set(told, nameless[r.at(path)]))
 	}
 	r.limited.Store(slices.ContainsFunc(slices.Collect(maps.Values(r.rooms)), (*room).isLimited))
+	r.asked = 0
 	if event != nil {
 		if r.event != nil {
 			r.event.Close()
 		}
-		r.event, r.asked = event, false
+		r.event = event
 	}
 	if r.renewed != nil {
 		close(r.renewed)
 		r.renewed = nil
 	}
+	return missed
+}
+
+func (one *room) set(told Room, namelessBytes int64) (missed int64) {
+	bytes := bounded(max(told.Bytes, 0))
+	if one.measured {
+		missed = bounded(one.movedBytes + max(namelessBytes-one.namelessBytes, 0))
+	}
+	if bytes < budgetEndless/2 {
+		bytes -= one.growing
+		// Who hides files gets no more, and loses nothing.
+		bytes = max(bytes-missed, min(bytes, one.bytes), 0)
+	}
+	if one.measured || !one.told {
+		one.leftBytes = bounded(told.Left)
+	}
+	one.told, one.measured, one.needed = true, false, 0
+	one.bytes, one.lowBytes = bytes, bytes/2
+	one.quotaBytes = max(0, bounded(told.Quota))
+	return missed
 }
 
 func (one *room) isLimited() bool {
@@ -272,18 +258,17 @@ func (r *volumeRooms) tryTake(path string, bytes int64) (one *room, renewed chan
 	if bytes <= one.bytes {
 		one.bytes -= bytes
 		one.leftBytes -= bytes
-		one.sinceBytes = bounded(one.sinceBytes + bytes)
 		one.growing += bytes
 		if one.bytes < one.lowBytes {
-			r.ask()
+			r.ask(1)
 		}
 		return one, nil, 0, nil
 	}
-	isFull := one.told && one.sure && bytes > one.leftBytes
-	if isFull && r.isFresh(one) {
+	if one.told && bytes > one.leftBytes && r.isFresh(one) {
 		return one, nil, 0, linuxerr.ENOSPC
 	}
-	r.ask()
+	one.needed = max(one.needed, bytes)
+	r.ask(bytes)
 	if !one.told {
 		return one, r.awaitRenewal(), untoldPatience, nil
 	}
@@ -292,7 +277,7 @@ func (r *volumeRooms) tryTake(path string, bytes int64) (one *room, renewed chan
 
 // isFresh returns whether another measuring now would hardly find anything else.
 func (r *volumeRooms) isFresh(one *room) bool {
-	return one.freedBefore == r.freed.Load() && time.Since(one.markedAt) < roomFresh
+	return !one.measured && one.freedBefore == r.freed.Load() && time.Since(one.measuredAt) < roomFresh
 }
 
 // awaitRenewal returns a channel that is closed when rooms are told.
@@ -316,8 +301,9 @@ func (r *volumeRooms) moving(d *dentry) (done func()) {
 	}
 	move := moveOf(d)
 	one.moves.add(move)
-	one.dirsMoved = one.dirsMoved || move.dirs > 0
-	one.movedBytes = bounded(one.movedBytes + move.bytes)
+	if one.measured {
+		one.movedBytes = bounded(one.movedBytes + move.hidden())
+	}
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -325,10 +311,18 @@ func (r *volumeRooms) moving(d *dentry) (done func()) {
 	}
 }
 
-func (r *volumeRooms) ask() {
-	if r.event != nil && !r.asked {
-		r.asked = true
-		r.event.Write([]byte{1, 0, 0, 0, 0, 0, 0, 0})
+// hidden is what a measuring may miss meanwhile: any file that is in a directory.
+func (m moves) hidden() int64 {
+	if m.dirs > 0 {
+		return budgetEndless
+	}
+	return bounded(m.bytes)
+}
+
+func (r *volumeRooms) ask(bytes int64) {
+	if r.event != nil && bytes > r.asked {
+		r.asked = bytes
+		r.event.Write(binary.LittleEndian.AppendUint64(nil, uint64(bytes)))
 	}
 }
 
@@ -340,32 +334,19 @@ func (r *volumeRooms) add(fs *filesystem) {
 	}
 }
 
-// nameless are the files that are open and have no name any more, by the path of the mount.
-func (r *volumeRooms) nameless() map[string][]NamelessFile {
+// nameless is what files take that are open and have no name any more, in bytes, by the path of the mount.
+func (r *volumeRooms) nameless() map[string]int64 {
 	r.mu.Lock()
 	filesystems := r.filesystems
 	r.mu.Unlock()
-	found := make(map[string][]NamelessFile)
+	found := make(map[string]int64)
 	for _, fs := range filesystems {
 		// Another may have removed the name. What is only cached is of no use to this guest: it need not wait for it to go.
+		bytes, _ := fs.nameless(func(d *dentry) bool { return d.refs.Load() > 0 })
 		path := fs.iopts.UniqueID.Path
-		found[path] = append(found[path], fs.nameless(func(d *dentry) bool { return d.refs.Load() > 0 })...)
+		found[path] = bounded(found[path] + bytes)
 	}
 	return found
-}
-
-// largest returns the largest files, each once, and what the others take in bytes.
-func largest(files []NamelessFile) (most []NamelessFile, restBytes int64) {
-	slices.SortFunc(files, func(one, other NamelessFile) int {
-		return cmp.Or(
-			cmp.Compare(other.Bytes, one.Bytes), cmp.Compare(one.Device, other.Device), cmp.Compare(one.Inode, other.Inode))
-	})
-	files = slices.Compact(files)
-	most = files[:min(len(files), namelessMost)]
-	for _, file := range files[len(most):] {
-		restBytes = bounded(restBytes + file.Bytes)
-	}
-	return most, restBytes
 }
 
 // refreshShared asks the host how large a file is that others change too, before its growth is counted.

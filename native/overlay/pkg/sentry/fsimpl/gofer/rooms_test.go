@@ -1,8 +1,8 @@
 package gofer
 
 import (
+	"encoding/binary"
 	"math"
-	"slices"
 	"testing"
 	"time"
 
@@ -29,9 +29,33 @@ func wantNoRoom(t *testing.T, r *volumeRooms, path string, pages int64) {
 
 // tell gives all that is left to this guest, after a measuring that found so many pages free.
 func tell(r *volumeRooms, path string, pages int64) {
-	use := r.Use([]string{path})[path]
-	left := pages*page - use.Added
-	r.Set(map[string]Room{path: {left, left, use.Added == 0, 0}}, nil)
+	r.Measure([]string{path})
+	r.Set(map[string]Room{path: {pages * page, pages * page, 0}}, nil)
+}
+
+// wantRest checks how many pages may still be added to /data.
+func wantRest(t *testing.T, r *volumeRooms, pages int64) {
+	t.Helper()
+	if left := r.rooms["/data"].bytes; left != pages*page {
+		t.Errorf("%d bytes may be added, want %d", left, pages*page)
+	}
+}
+
+// newEvent returns an eventfd, and a check of what was asked for with it.
+func newEvent(t *testing.T) (event *fd.FD, wantAsked func(bytes uint64)) {
+	number, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	event = fd.New(number)
+	return event, func(bytes uint64) {
+		t.Helper()
+		var buffer [8]byte
+		unix.Read(event.FD(), buffer[:])
+		if asked := binary.LittleEndian.Uint64(buffer[:]); asked != bytes {
+			t.Errorf("%d bytes were asked for, want %d", asked, bytes)
+		}
+	}
 }
 
 func TestWithoutALimitAnythingMayBeAdded(t *testing.T) {
@@ -70,164 +94,6 @@ func TestAWriteWaitsUntilItsRoomIsTold(t *testing.T) {
 	wantNoRoom(t, r, "/data", 1)
 }
 
-func TestWhatIsAddedToAMountWhileItIsMeasuredCountsToo(t *testing.T) {
-	r := &volumeRooms{}
-	tell(r, "/data", 10)
-	wantRoom(t, r, "/data", 2)
-	r.Mark([]string{"/data"})
-	wantRoom(t, r, "/data", 3)
-	// The measuring has seen them or not.
-	tell(r, "/data", 5)
-	wantRoom(t, r, "/data", 2)
-	taken := make(chan error)
-	go func() { taken <- r.take("/data", 3) }()
-	time.Sleep(20 * time.Millisecond)
-	r.Mark([]string{"/data"})
-	tell(r, "/data", 3)
-	if err := <-taken; err != nil {
-		t.Fatal(err)
-	}
-	wantNoRoom(t, r, "/data", 1)
-}
-
-func TestAFileThatGrowsWhileItIsMeasuredCounts(t *testing.T) {
-	r, b := &volumeRooms{}, newBudget(10, 10)
-	tell(r, "/data", 10)
-	grownThere, _ := r.takeGrowth("/data", 4)
-	grown, _ := b.takeGrowth(nil, 4, 0)
-	r.Mark([]string{"/data"})
-	b.Mark()
-	// It was not that large yet when it was seen.
-	tell(r, "/data", 10)
-	b.Set(10*page, 10, nil)
-	if left := r.rooms["/data"].bytes; left != 6*page {
-		t.Errorf("%d bytes are left in the mount, want %d", left, 6*page)
-	}
-	wantLeft(t, b, 6, 10)
-	grownThere()
-	grown()
-	r.Mark([]string{"/data"})
-	b.Mark()
-	tell(r, "/data", 6)
-	b.Set(6*page, 10, nil)
-	if left := r.rooms["/data"].bytes; left != 6*page {
-		t.Errorf("%d bytes are left in the mount, want %d", left, 6*page)
-	}
-	wantLeft(t, b, 6, 10)
-}
-
-func TestAMarkIsOfTheMountsThatAreNamed(t *testing.T) {
-	r := &volumeRooms{}
-	tell(r, "/data", 10)
-	tell(r, "/other", 10)
-	r.Mark([]string{"/other"})
-	wantRoom(t, r, "/other", 3)
-	r.Mark([]string{"/data"})
-	wantRoom(t, r, "/other", 1)
-	tell(r, "/other", 5)
-	if left := r.rooms["/other"].bytes; left != page {
-		t.Errorf("%d bytes are left, want %d", left, page)
-	}
-}
-
-func TestWhatIsAddedAfterAMeasuringIsTakenOffWhatIsTold(t *testing.T) {
-	r := &volumeRooms{}
-	tell(r, "/data", 10)
-	r.Mark([]string{"/data"})
-	wantRoom(t, r, "/data", 2)
-	use := r.Use([]string{"/data"})["/data"]
-	if use.Added != 2*page || use.Bytes != 8*page {
-		t.Errorf("%+v, want that 2 pages were added and 8 are left", use)
-	}
-	wantRoom(t, r, "/data", 3)
-	r.Set(map[string]Room{"/data": {8 * page, 8 * page, true, 0}}, nil)
-	if left := r.rooms["/data"].bytes; left != 5*page {
-		t.Errorf("%d bytes are left, want %d", left, 5*page)
-	}
-}
-
-func TestWhatWasAddedBeyondWhatIsToldIsOwed(t *testing.T) {
-	r := &volumeRooms{}
-	tell(r, "/data", 10)
-	r.Mark([]string{"/data"})
-	r.Use([]string{"/data"})
-	wantRoom(t, r, "/data", 3)
-	r.Set(map[string]Room{"/data": {page, page, true, 0}}, nil)
-	if use := r.Use([]string{"/data"})["/data"]; use.Bytes != -2*page {
-		t.Errorf("%+v, want that two pages are owed", use)
-	}
-}
-
-func TestARoomIsWithinBoundsWhateverIsTold(t *testing.T) {
-	r := &volumeRooms{}
-	tell(r, "/data", 10)
-	r.Mark([]string{"/data"})
-	r.Use([]string{"/data"})
-	wantRoom(t, r, "/data", 2)
-	least, most := int64(math.MinInt64), int64(math.MaxInt64)
-	r.Set(map[string]Room{"/data": {least, least, true, 0}, "/other": {most, most, true, 0}}, nil)
-	if here, there := r.rooms["/data"].bytes, r.rooms["/other"].bytes; here != -budgetEndless || there != budgetEndless {
-		t.Errorf("%d and %d bytes are left", here, there)
-	}
-	wantNoRoom(t, r, "/data", 1)
-}
-
-func TestAMountWithoutALimitIsCountedWhileItIsMeasured(t *testing.T) {
-	r := &volumeRooms{}
-	wantRoom(t, r, "/data", 1)
-	r.Mark([]string{"/data"})
-	wantRoom(t, r, "/data", 1<<30)
-	if use := r.Use([]string{"/data"})["/data"]; use.Added != page<<30 {
-		t.Errorf("%d bytes were added, want %d", use.Added, int64(page<<30))
-	}
-	r.Set(map[string]Room{"/data": {budgetEndless, budgetEndless, true, 0}}, nil)
-	if r.limited.Load() {
-		t.Error("it is limited, though there is room without an end")
-	}
-	r.Mark([]string{"/data"})
-	tell(r, "/data", 2)
-	wantRoom(t, r, "/data", 2)
-	wantNoRoom(t, r, "/data", 1)
-}
-
-func namedAt(path string, mode uint32, size uint64) *dentry {
-	fs := &filesystem{opts: filesystemOptions{interop: InteropModeShared}}
-	fs.iopts.UniqueID.Path = path
-	return &dentry{inode: &inode{fs: fs, mode: atomicbitops.FromUint32(mode), size: atomicbitops.FromUint64(size)}}
-}
-
-func TestWhatMovesWhileItIsMeasuredIsSaid(t *testing.T) {
-	Rooms = volumeRooms{}
-	defer func() { Rooms = volumeRooms{} }()
-	paths := []string{"/data"}
-	tell(&Rooms, "/data", 10)
-	Rooms.Mark(paths)
-	file := Budget.moving(namedAt("/data", linux.S_IFREG, 3*page))
-	if use := Rooms.Use(paths)["/data"]; use.Added != 4*page || use.Moved {
-		t.Errorf("%+v, want what the file and its name take", use)
-	}
-	directory := Budget.moving(namedAt("/data", linux.S_IFDIR, 0))
-	if use := Rooms.Use(paths)["/data"]; use.Added != 0 || !use.Moved {
-		t.Errorf("%+v, want that a directory has moved", use)
-	}
-	Rooms.Mark(paths)
-	if use := Rooms.Use(paths)["/data"]; use.Added != 4*page || !use.Moved {
-		t.Errorf("%+v, want that a file and a directory are being moved", use)
-	}
-	// Nothing can be missed any more of what moves now.
-	defer Budget.moving(namedAt("/data", linux.S_IFREG, 9*page))()
-	Rooms.Set(map[string]Room{"/data": {5 * page, 5 * page, true, 0}}, nil)
-	if left := Rooms.rooms["/data"].bytes; left != 5*page {
-		t.Errorf("%d bytes are left, want %d", left, 5*page)
-	}
-	file()
-	directory()
-	Rooms.Mark(paths)
-	if use := Rooms.Use(paths)["/data"]; use.Added != 10*page || use.Moved {
-		t.Errorf("%+v, want only what is still under way", use)
-	}
-}
-
 func TestTheDiskKnowsWhatMovesWhileItIsMeasured(t *testing.T) {
 	b := newBudget(10, 10)
 	one := namedAt("/", linux.S_IFREG, 2*page)
@@ -242,28 +108,6 @@ func TestTheDiskKnowsWhatMovesWhileItIsMeasured(t *testing.T) {
 	wantLeft(t, b, 10, 10)
 }
 
-func TestOfManyFilesWithoutANameTheLargestAreToldOnce(t *testing.T) {
-	files := []NamelessFile{{1, 7, page}, {1, 8, 2 * page}, {1, 7, page}, {2, 7, page}}
-	most, rest := largest(slices.Clone(files))
-	if want := []NamelessFile{{1, 8, 2 * page}, {1, 7, page}, {2, 7, page}}; !slices.Equal(most, want) || rest != 0 {
-		t.Errorf("%v and %d bytes, want %v", most, rest, want)
-	}
-	for number := range uint64(namelessMost) {
-		files = append(files, NamelessFile{3, number, 4 * page})
-	}
-	if most, rest = largest(files); len(most) != namelessMost || most[0].Device != 3 || rest != 4*page {
-		t.Errorf("%d files, the first %v, and %d bytes", len(most), most[0], rest)
-	}
-	// As large as files can be, they are no more than what counts as endless.
-	files = nil
-	for number := range uint64(3 * namelessMost) {
-		files = append(files, NamelessFile{3, number, budgetMostPages * page})
-	}
-	if _, rest = largest(files); rest != budgetEndless {
-		t.Errorf("%d bytes, want %d", rest, int64(budgetEndless))
-	}
-}
-
 func TestARoomIsThatOfTheMountWhereverItIs(t *testing.T) {
 	r := &volumeRooms{}
 	r.Resolve("/link/data", "/real/data")
@@ -272,11 +116,10 @@ func TestARoomIsThatOfTheMountWhereverItIs(t *testing.T) {
 	tell(r, "/link/data", 2)
 	tell(r, "/other", 1)
 	wantRoom(t, r, "/real/data", 1)
-	r.Mark([]string{"/link/data"})
-	wantRoom(t, r, "/real/data", 1)
-	if use := r.Use([]string{"/link/data"})["/link/data"]; use.Added != page {
-		t.Errorf("%d bytes were added, want %d", use.Added, page)
+	if use := r.Measure([]string{"/link/data"})["/link/data"]; use.Rest != page {
+		t.Errorf("%d bytes may be added, want %d", use.Rest, page)
 	}
+	wantRoom(t, r, "/real/data", 1)
 	wantNoRoom(t, r, "/other", 2)
 }
 
@@ -299,7 +142,6 @@ func TestWhatWasGivenUpIsWaitedFor(t *testing.T) {
 	taken := make(chan error)
 	go func() { taken <- r.take("/data", 1) }()
 	time.Sleep(20 * time.Millisecond)
-	r.Mark([]string{"/data"})
 	tell(r, "/data", 1)
 	if err := <-taken; err != nil {
 		t.Fatal(err)
@@ -308,12 +150,12 @@ func TestWhatWasGivenUpIsWaitedFor(t *testing.T) {
 
 func TestWhatOthersHaveBeenGivenIsAskedFor(t *testing.T) {
 	r := &volumeRooms{}
-	r.Set(map[string]Room{"/data": {0, 5 * page, true, 0}}, nil)
+	r.Measure([]string{"/data"})
+	r.Set(map[string]Room{"/data": {0, 5 * page, 0}}, nil)
 	wantNoRoom(t, r, "/data", 6)
 	taken := make(chan error)
 	go func() { taken <- r.take("/data", 5) }()
 	time.Sleep(20 * time.Millisecond)
-	r.Mark([]string{"/data"})
 	tell(r, "/data", 5)
 	if err := <-taken; err != nil {
 		t.Fatal(err)
@@ -324,37 +166,13 @@ func TestWhatOthersHaveBeenGivenIsAskedFor(t *testing.T) {
 func TestAMountThatWasFullForASecondIsMeasuredAgain(t *testing.T) {
 	r := &volumeRooms{}
 	tell(r, "/data", 0)
-	r.rooms["/data"].markedAt = time.Now().Add(-2 * roomFresh)
+	r.rooms["/data"].measuredAt = time.Now().Add(-2 * roomFresh)
 	taken := make(chan error)
 	go func() { taken <- r.take("/data", 1) }()
 	time.Sleep(20 * time.Millisecond)
-	r.Mark([]string{"/data"})
 	tell(r, "/data", 0)
 	if err := <-taken; err != linuxerr.ENOSPC {
 		t.Fatalf("%v, want ENOSPC", err)
-	}
-}
-
-func TestWhoeverTakesOverIsAskedToo(t *testing.T) {
-	event := func() *fd.FD {
-		number, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return fd.New(number)
-	}
-	later := event()
-	defer later.Close()
-	r := &volumeRooms{}
-	r.Set(map[string]Room{"/data": {10 * page, 10 * page, true, 0}}, event())
-	r.Mark([]string{"/data"})
-	wantRoom(t, r, "/data", 6) // asks the one before
-	r.Use([]string{"/data"})
-	r.Set(map[string]Room{"/data": {4 * page, 4 * page, true, 0}}, later)
-	wantRoom(t, r, "/data", 3)
-	var buffer [8]byte
-	if _, err := unix.Read(later.FD(), buffer[:]); err != nil {
-		t.Errorf("it was not asked: %v", err)
 	}
 }
 
@@ -364,39 +182,145 @@ func TestWhatWasWaitedUntilItWasToldDoesNotCount(t *testing.T) {
 	taken := make(chan error)
 	go func() { taken <- r.take("/data", 5) }()
 	time.Sleep(budgetPatience + 100*time.Millisecond)
-	r.Set(map[string]Room{"/data": {page, 5 * page, true, 0}}, nil)
+	r.Set(map[string]Room{"/data": {page, 5 * page, 0}}, nil)
 	time.Sleep(20 * time.Millisecond)
-	r.Mark([]string{"/data"})
 	tell(r, "/data", 5)
 	if err := <-taken; err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestRoomsAskBeforeAllIsUsed(t *testing.T) {
+func TestNoMoreThanAChunkIsAddedWhateverWasAddedBefore(t *testing.T) {
 	r := &volumeRooms{}
-	number, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
-	if err != nil {
+	tell(r, "/data", 10)
+	wantRoom(t, r, "/data", 7)
+	tell(r, "/data", 10)
+	wantRest(t, r, 10)
+	r.Set(map[string]Room{"/data": {4 * page, 0, 0}}, nil)
+	wantRest(t, r, 4)
+	if left := r.rooms["/data"].leftBytes; left != 10*page {
+		t.Errorf("%d bytes are left, want what the measuring found", left)
+	}
+}
+
+func TestAFileThatGrowsWhileItIsMeasuredTakesItsPartOfTheNextChunk(t *testing.T) {
+	r, b := &volumeRooms{}, newBudget(10, 10)
+	tell(r, "/data", 10)
+	grownThere, _ := r.takeGrowth("/data", 4)
+	grown, _ := b.takeGrowth(nil, 4, 0)
+	b.Mark()
+	// It was not that large yet when it was seen.
+	if use := r.Measure([]string{"/data"})["/data"]; use.Rest != 10*page {
+		t.Errorf("%+v, want that 10 pages may be added", use)
+	}
+	tell(r, "/data", 10)
+	b.Set(10*page, 10, nil)
+	wantRest(t, r, 6)
+	wantLeft(t, b, 6, 10)
+	grownThere()
+	grown()
+	b.Mark()
+	tell(r, "/data", 6)
+	b.Set(6*page, 10, nil)
+	wantRest(t, r, 6)
+	wantLeft(t, b, 6, 10)
+}
+
+func TestARoomIsWithinBoundsWhateverIsTold(t *testing.T) {
+	r := &volumeRooms{}
+	least, most := int64(math.MinInt64), int64(math.MaxInt64)
+	r.Set(map[string]Room{"/data": {least, least, least}, "/other": {most, most, most}}, nil)
+	if here, there := r.rooms["/data"].bytes, r.rooms["/other"].bytes; here != 0 || there != budgetEndless {
+		t.Errorf("%d and %d bytes may be added", here, there)
+	}
+	wantNoRoom(t, r, "/data", 1)
+}
+
+func TestAMountWithoutALimitIsFirstLimitedWhenItIsTold(t *testing.T) {
+	r := &volumeRooms{}
+	if use := r.Measure([]string{"/data"})["/data"]; use.Rest != budgetEndless {
+		t.Errorf("%+v, want no limit", use)
+	}
+	wantRoom(t, r, "/data", 1<<30)
+	r.Set(map[string]Room{"/data": {budgetEndless, budgetEndless, 0}}, nil)
+	if r.limited.Load() {
+		t.Error("it is limited, though there is room without an end")
+	}
+	tell(r, "/data", 2)
+	wantRoom(t, r, "/data", 2)
+	wantNoRoom(t, r, "/data", 1)
+}
+
+func namedAt(path string, mode uint32, size uint64) *dentry {
+	fs := &filesystem{opts: filesystemOptions{interop: InteropModeShared}}
+	fs.iopts.UniqueID.Path = path
+	return &dentry{inode: &inode{fs: fs, mode: atomicbitops.FromUint32(mode), size: atomicbitops.FromUint64(size)}}
+}
+
+func TestWhoMovesFilesWhileTheyAreMeasuredGetsNoMoreForThem(t *testing.T) {
+	Rooms = volumeRooms{}
+	defer func() { Rooms = volumeRooms{} }()
+	told := map[string]Room{"/data": {10 * page, 10 * page, 0}}
+	set := func(rest, missed int64) {
+		t.Helper()
+		if got := Rooms.Set(told, nil); got != missed {
+			t.Errorf("%d bytes may have been missed, want %d", got, missed)
+		}
+		wantRest(t, &Rooms, rest)
+	}
+	tell(&Rooms, "/data", 2)
+	Budget.moving(namedAt("/data", linux.S_IFREG, 9*page))() // nothing is measured
+	Rooms.Measure([]string{"/data"})
+	file := Budget.moving(namedAt("/data", linux.S_IFREG, 3*page))
+	set(6, 4*page)
+	Rooms.Measure([]string{"/data"}) // it is still being moved
+	directory := Budget.moving(namedAt("/data", linux.S_IFDIR, 0))
+	wantRoom(t, &Rooms, "/data", 3)
+	set(3, budgetEndless) // what it had
+	file()
+	Rooms.Measure([]string{"/data"})
+	set(3, budgetEndless)
+	directory()
+	Rooms.Measure([]string{"/data"})
+	set(10, 0)
+	set(10, 0)
+}
+
+func TestWhoRemovesOpenFilesWhileTheyAreMeasuredGetsNoMoreForThem(t *testing.T) {
+	one := &room{told: true, bytes: 2 * page, measured: true, namelessBytes: page}
+	if missed := one.set(Room{Bytes: 10 * page}, 4*page); missed != 3*page || one.bytes != 7*page {
+		t.Errorf("%d bytes may have been missed, %d may be added", missed, one.bytes)
+	}
+}
+
+func TestARoomAsksBeforeAllIsUsedAndForWhatAWriteWaitsFor(t *testing.T) {
+	r := &volumeRooms{}
+	event, wantAsked := newEvent(t)
+	r.Set(map[string]Room{"/data": {10 * page, 20 * page, 0}}, event)
+	wantRoom(t, r, "/data", 5)
+	wantAsked(0)
+	wantRoom(t, r, "/data", 1)
+	wantAsked(1)
+	wantRoom(t, r, "/data", 1)
+	wantAsked(0) // once until it is measured or told
+	taken := make(chan error)
+	go func() { taken <- r.take("/data", 12) }()
+	time.Sleep(20 * time.Millisecond)
+	wantAsked(12 * page)
+	if use := r.Measure([]string{"/data"})["/data"]; use.Needed != 12*page || use.Rest != 3*page {
+		t.Errorf("%+v, want that 12 pages are needed and 3 may be added", use)
+	}
+	r.Set(map[string]Room{"/data": {12 * page, 12 * page, 0}}, nil)
+	if err := <-taken; err != nil {
 		t.Fatal(err)
 	}
-	event := fd.New(number)
-	defer event.Close()
-	wantAsked := func(want bool) {
-		t.Helper()
-		var buffer [8]byte
-		if _, err := unix.Read(event.FD(), buffer[:]); (err == nil) != want {
-			t.Errorf("asked: %v, want %v", err == nil, want)
-		}
+	if use := r.Measure([]string{"/data"})["/data"]; use != (RoomUse{}) {
+		t.Errorf("%+v, want nothing", use)
 	}
-	r.Set(map[string]Room{"/data": {10 * page, 10 * page, true, 0}}, event)
-	wantRoom(t, r, "/data", 5)
-	wantAsked(false)
-	wantRoom(t, r, "/data", 1)
-	wantAsked(true)
-	wantRoom(t, r, "/data", 1)
-	wantAsked(false) // once until it is marked
-	r.Mark([]string{"/data"})
-	tell(r, "/data", 1)
-	wantRoom(t, r, "/data", 1)
-	wantAsked(true)
+	// Another supervisor is asked, too.
+	later, wantAskedLater := newEvent(t)
+	defer later.Close()
+	r.Set(map[string]Room{"/data": {4 * page, 4 * page, 0}}, later)
+	wantRoom(t, r, "/data", 3)
+	wantAskedLater(1)
 }

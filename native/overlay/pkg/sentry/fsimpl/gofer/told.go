@@ -123,6 +123,6 @@ func (r *volumeRooms) remeasured(path string) (renewed chan struct{}, patience t
 	if r.isFresh(one) || r.event == nil {
 		return nil, 0
 	}
-	r.ask()
+	r.ask(1)
 	return r.awaitRenewal(), budgetTold
 }

@@ -70,7 +70,7 @@ func toldOf(r *volumeRooms, path string) linux.Statfs {
 
 func TestAMountThatOthersChangeHasTheSizeOfItsQuota(t *testing.T) {
 	r := &volumeRooms{}
-	r.Set(map[string]Room{"/data": {2 * page, 6 * page, true, 10 * page}, "/full": {0, -page, true, 5 * page}}, nil)
+	r.Set(map[string]Room{"/data": {2 * page, 6 * page, 10 * page}, "/full": {0, -page, 5 * page}}, nil)
 	wantSize(t, toldOf(r, "/data"), 10, 6)
 	wantSize(t, toldOf(r, "/full"), 5, 0)
 	wantRoom(t, r, "/data", 1)
@@ -80,8 +80,8 @@ func TestAMountThatOthersChangeHasTheSizeOfItsQuota(t *testing.T) {
 func TestAMountWithoutAQuotaHasAMadeUpSize(t *testing.T) {
 	r := &volumeRooms{}
 	wantSize(t, toldOf(r, "/data"), endlessTold/page, endlessTold/page)
-	r.Mark([]string{"/data"})
-	r.Set(map[string]Room{"/data": {budgetEndless, budgetEndless, true, 0}}, nil)
+	r.Measure([]string{"/data"})
+	r.Set(map[string]Room{"/data": {budgetEndless, budgetEndless, 0}}, nil)
 	wantSize(t, toldOf(r, "/data"), endlessTold/page, endlessTold/page)
 }
 
@@ -91,7 +91,7 @@ func TestAMountIsNotToldOfBeforeItsQuotaIsKnown(t *testing.T) {
 	told := make(chan linux.Statfs)
 	go func() { told <- toldOf(r, "/data") }()
 	time.Sleep(2 * budgetTold)
-	r.Set(map[string]Room{"/data": {5 * page, 5 * page, true, 10 * page}}, nil)
+	r.Set(map[string]Room{"/data": {5 * page, 5 * page, 10 * page}}, nil)
 	wantSize(t, <-told, 10, 5)
 }
 
@@ -103,7 +103,7 @@ func TestWhatWasGivenUpIsMeasuredBeforeItIsTold(t *testing.T) {
 	event := fd.New(number)
 	defer event.Close()
 	r := &volumeRooms{}
-	r.Set(map[string]Room{"/data": {page, page, true, 10 * page}}, event)
+	r.Set(map[string]Room{"/data": {page, page, 10 * page}}, event)
 	wantSize(t, toldOf(r, "/data"), 10, 1)
 	r.freed.Add(1)
 	renewed, _ := r.remeasured("/data")
@@ -111,8 +111,8 @@ func TestWhatWasGivenUpIsMeasuredBeforeItIsTold(t *testing.T) {
 	if _, err := unix.Read(event.FD(), buffer[:]); err != nil {
 		t.Errorf("it was not asked: %v", err)
 	}
-	r.Mark([]string{"/data"})
-	r.Set(map[string]Room{"/data": {4 * page, 4 * page, true, 10 * page}}, nil)
+	r.Measure([]string{"/data"})
+	r.Set(map[string]Room{"/data": {4 * page, 4 * page, 10 * page}}, nil)
 	<-renewed
 	if again, _ := r.remeasured("/data"); again != nil {
 		t.Error("it would be measured once more")
