@@ -19,7 +19,8 @@ from atoll.engines.gvisor.control import (
     PendingCallError,
     RefusedCallError,
 )
-from atoll.engines.gvisor.limiting import measure_volumes
+from atoll.engines.gvisor.pausing import PausingControl
+from atoll.engines.gvisor.volume_rooms import GvisorVolumeRooms
 from atoll.errors import EngineError, UnresponsiveError
 
 
@@ -96,7 +97,9 @@ def test_a_call_to_a_dead_sentry_is_an_error(path: Path) -> None:
 
 async def used(path: Path, answer: bytes) -> dict[str, VolumeUse]:
     with Sentry(path, answer):
-        return await measure_volumes(ControlSocket(path), ["/data"])
+        machine = GvisorVolumeRooms()
+        machine._control = PausingControl(path, None)
+        return await machine.measure_volumes(["/data"])
 
 
 def test_what_a_guest_does_to_a_volume_is_read_within_bounds(path: Path) -> None:

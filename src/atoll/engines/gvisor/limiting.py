@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
-
-from atoll.engines.base import DiskGrowth, VolumeRoom, VolumeUse
+from atoll.engines.base import DiskGrowth
 from atoll.engines.gvisor.control import ControlSocket
-from atoll.errors import EngineError
-from atoll.types import Limits, converted
-
-_Bytes = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
-
-
-class _RoomUse(msgspec.Struct, rename="pascal"):
-    """What the sentry says of a mount."""
-
-    rest: Annotated[int, msgspec.Meta(ge=-(1 << 60), le=1 << 60)]
-    needed: _Bytes
-    nameless: _Bytes
+from atoll.types import Limits
 
 
 def guest_limits(
@@ -75,40 +62,6 @@ async def limit_growth(control: ControlSocket, growth: DiskGrowth | None, event_
     """
     argument: dict[str, Any] = {"Limited": False} if growth is None else _budget(growth)
     await control.call("containerManager.SetDiskBudget", argument, fds=[] if event_fd is None else [event_fd])
-
-
-async def measure_volumes(control: ControlSocket, targets: Sequence[str]) -> dict[str, VolumeUse]:
-    """Say that mounts are being measured from now on. Returns what the guest does to them.
-
-    Raises:
-        EngineError: The sentry does not answer, or not with that.
-    """
-    answer = await control.call("containerManager.MeasureVolumes", list(targets))
-    uses = _known(answer, dict[str, _RoomUse])
-    return {path: VolumeUse(use.rest, use.needed, use.nameless) for path, use in uses.items()}
-
-
-async def limit_volumes(control: ControlSocket, rooms: Mapping[str, VolumeRoom], event_fd: int | None) -> int:
-    """Set how much may be added to each mount from now on. Returns what a measurement may have missed, in bytes.
-
-    Raises:
-        EngineError: The sentry does not answer, or not with that.
-    """
-    fds = [] if event_fd is None else [event_fd]
-    told = {
-        path: {"Bytes": room.size_bytes, "Left": room.left_bytes, "Quota": room.quota_bytes}
-        for path, room in rooms.items()
-    }
-    answer = await control.call("containerManager.GiveVolumeRooms", {"Rooms": told}, fds=fds)
-    missed_bytes: int = _known(answer, _Bytes)
-    return missed_bytes
-
-
-def _known(answer: object, kind: Any) -> Any:
-    try:
-        return converted(answer, kind)
-    except msgspec.ValidationError as error:
-        raise EngineError(f"the sentry says {answer!r} of volumes: {error}") from error
 
 
 def _budget(growth: DiskGrowth) -> dict[str, Any]:

@@ -47,7 +47,6 @@ class _Guest:
 
     Attributes:
         targets: Where it has them, by volume.
-        told_bytes: What it was told last that it may add to each mount, by volume.
     """
 
     running: RunningMachine
@@ -55,7 +54,6 @@ class _Guest:
     event_fd: int
     targets: dict[str, list[str]]
     has_event: bool = False
-    told_bytes: dict[str, int] = field(default_factory=dict)
 
     @property
     def is_over(self) -> bool:
@@ -68,7 +66,6 @@ class _Watched:
     """A volume with those that may write to it now.
 
     Attributes:
-        guests: They.
         wanted: Set when a guest needs more, or a measurement is needed.
         stale: Whether it is to be measured before anybody gets more.
         needs: What guests need that have asked, in bytes.
@@ -187,12 +184,10 @@ class VolumeMonitor:
                 try:
                     if not await self._serve(volume_id, watched):
                         await asyncio.sleep(watched.due_s - time.monotonic())
-                        pause_s = await self._renew(volume_id, watched)
-                        watched.due_s = time.monotonic() + pause_s
+                        await self._renew(volume_id, watched)
                 except Exception:  # without this watch, guests would be told nothing any more
                     _log.exception("the volume %s will be measured again soon", volume_id)
-                    watched.due_s = time.monotonic() + _AGAIN_S
-                    self.look(volume_id)
+                    self._again(volume_id)
                 await asyncio.sleep(_LEAST_S)
         finally:
             del self._watched[volume_id]
@@ -213,46 +208,46 @@ class VolumeMonitor:
         told, _ = await self._give(volume_id, rooms, watched)
         return len(told) == len(asking)
 
-    async def _renew(self, volume_id: str, watched: _Watched) -> float:
-        """Measure a volume and tell all who may write to it. Returns how long not to do so again, in seconds."""
+    async def _renew(self, volume_id: str, watched: _Watched) -> None:
+        """Measure a volume and tell all who may write to it."""
         watched.stale, watched.left_bytes, guests = False, 0, list(watched.guests)
         watched.needs.clear()
         quota_bytes = self._quota_bytes(volume_id)
         if quota_bytes is None:
-            told, _ = await self._give(volume_id, dict.fromkeys(guests, _ENDLESS_BYTES), watched)
-            return self._pause_s(volume_id, guests, told, 0.0)
+            rooms, took_s = dict.fromkeys(guests, _ENDLESS_BYTES), 0.0
+        else:
+            watched.quota_bytes = quota_bytes
+            rooms, took_s = await self._measured(volume_id, guests, watched)
+        told, missed_bytes = await self._give(volume_id, rooms, watched)
+        watched.left_bytes -= sum(size * len(each.targets[volume_id]) for each, size in rooms.items())
+        watched.left_bytes -= missed_bytes
+        pause_s = max(_LEAST_S, took_s / _SHARE, min(_ASKED_PAUSE_MOST_S, len(guests) * _ASKED_S / _SHARE))
+        watched.due_s = time.monotonic() + pause_s
+        if any(each not in told and not each.is_over for each in guests):
+            self._again(volume_id)
+
+    async def _measured(
+        self, volume_id: str, guests: list[_Guest], watched: _Watched
+    ) -> tuple[dict[_Guest, int], float]:
+        """Measure what is left. Returns what guests may add to each mount, and how long that took."""
         uses = dict[_Guest, list[VolumeUse]]()
 
         async def measure(guest: _Guest) -> None:
             uses[guest] = list((await guest.machine.measure_volumes(guest.targets[volume_id])).values())
 
         await self._reached(guests, measure)
-        try:
-            used_bytes, took_s = await asyncio.to_thread(self._use, volume_id)
-        except OSError as error:
-            _log.warning("the volume %s cannot be measured now: %s", volume_id, error)
-            self.look(volume_id)
-            return _AGAIN_S
-        left_bytes = quota_bytes - used_bytes
-        left_bytes -= sum(use.nameless_bytes for each in uses.values() for use in each)
-        left_bytes -= sum(_beyond_chunk(each, uses.get(each), volume_id) for each in guests)
-        rooms = _divided(left_bytes, uses, volume_id)
-        watched.quota_bytes, watched.left_bytes = quota_bytes, left_bytes
-        told, missed_bytes = await self._give(volume_id, rooms, watched)
-        watched.left_bytes -= missed_bytes + sum(
-            size * len(each.targets[volume_id]) for each, size in rooms.items()
-        )
+        used_bytes, took_s = await asyncio.to_thread(self._use, volume_id)
+        for each in uses.values():
+            used_bytes += sum(use.nameless_bytes for use in each)
+            rests = [use.rest_bytes for use in each if not _is_endless(use.rest_bytes)]
+            used_bytes += max(0, sum(rests) - _CHUNK_BYTES)
+        watched.left_bytes = watched.quota_bytes - used_bytes
         if any(_is_endless(use.rest_bytes) for each in uses.values() for use in each):
             self.look(volume_id)  # nothing has limited what they added while it was measured
-        return self._pause_s(volume_id, guests, told, took_s)
+        return _divided(watched.left_bytes, uses, volume_id), took_s
 
-    def _pause_s(self, volume_id: str, guests: list[_Guest], told: list[_Guest], took_s: float) -> float:
-        later = [each for each in guests if each not in told and not each.running.gone.is_set()]
-        if later:
-            self.look(volume_id)
-            if not all(each.is_over for each in later):
-                return _AGAIN_S
-        return max(_LEAST_S, took_s / _SHARE, min(_ASKED_PAUSE_MOST_S, len(guests) * _ASKED_S / _SHARE))
+    def _again(self, volume_id: str) -> None:
+        asyncio.get_running_loop().call_later(_AGAIN_S, self.look, volume_id)
 
     async def _give(
         self, volume_id: str, rooms: dict[_Guest, int], watched: _Watched
@@ -265,11 +260,8 @@ class VolumeMonitor:
             targets = guest.targets[volume_id]
             room = VolumeRoom(rooms[guest], watched.left_bytes, watched.quota_bytes)
             event_fd = None if guest.has_event else guest.event_fd
-            # Until it has answered, it may still have the last one.
-            guest.told_bytes[volume_id] = max(rooms[guest], guest.told_bytes.get(volume_id, 0))
             missed = await guest.machine.limit_volumes(dict.fromkeys(targets, room), event_fd)
             guest.has_event = True
-            guest.told_bytes[volume_id] = rooms[guest]
             missed_bytes += missed
 
         return await self._reached(list(rooms), give), missed_bytes
@@ -325,16 +317,6 @@ def _divided(left_bytes: int, uses: dict[_Guest, list[VolumeUse]], volume_id: st
         each: (min(max(_CHUNK_BYTES, need), part_bytes) if need else rest_bytes) // mounts[each]
         for each, need in needs.items()
     }
-
-
-def _beyond_chunk(guest: _Guest, uses: list[VolumeUse] | None, volume_id: str) -> int:
-    """What a guest may still add beyond a chunk. One that does not answer may add what it was told."""
-    if uses is None:
-        rests = [guest.told_bytes.get(volume_id, 0)] * len(guest.targets[volume_id])
-        rests = [] if guest.running.gone.is_set() else rests
-    else:
-        rests = [use.rest_bytes for use in uses]
-    return max(0, sum(rest for rest in rests if not _is_endless(rest)) - _CHUNK_BYTES)
 
 
 def _is_endless(size_bytes: int) -> bool:
