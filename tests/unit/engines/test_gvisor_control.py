@@ -120,7 +120,7 @@ def test_a_use_of_volumes_that_cannot_be_is_refused(path: Path, wrong: str) -> N
 def test_a_call_that_the_sentry_refuses_is_told_from_one_that_it_does_not_answer(path: Path) -> None:
     with Sentry(path, b'{"success":false,"err":"no"}'):
         with pytest.raises(RefusedCallError, match="no"):
-            asyncio.run(ControlSocket(path).call("containerManager.UseVolumes"))
+            asyncio.run(ControlSocket(path).call("containerManager.MeasureVolumes"))
 
 
 @pytest.fixture
