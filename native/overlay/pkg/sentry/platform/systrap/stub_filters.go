@@ -13,7 +13,6 @@ const PrecompilationDisabledAtBuildTime = true
 const (
 	processFilter = "process"
 	threadFilter  = "thread"
-	handoffFilter = "handoff"
 )
 
 var (
@@ -66,11 +65,5 @@ func PrecompiledPrograms() ([]precompiledseccomp.Program, error) {
 		stubStart = uintptr(values.GetUint64("start"))
 		return threadProgram(uintptr(values.GetUint64("code")))
 	})
-	if err != nil {
-		return nil, err
-	}
-	handoff, err := precompiledseccomp.Precompile(handoffFilter, nil, func(precompiledseccomp.Values) *seccomp.Program {
-		return handoffProgram()
-	})
-	return []precompiledseccomp.Program{process, thread, handoff}, err
+	return []precompiledseccomp.Program{process, thread}, err
 }

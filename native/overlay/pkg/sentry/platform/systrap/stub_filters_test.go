@@ -17,10 +17,10 @@ func TestAFilledInProgramIsTheOneThatIsCompiled(t *testing.T) {
 	}
 	stubStart, stubROMapEnd, stubSysmsgStart = 0x7fff12345000, 0x7fff12349000, 0x7fff12346000
 	values := map[string]precompiledseccomp.Values{
-		processFilter: processAddresses(), threadFilter: threadAddresses(), handoffFilter: nil,
+		processFilter: processAddresses(), threadFilter: threadAddresses(),
 	}
 	builds := map[string]*seccomp.Program{
-		processFilter: processProgram(seccomp.Trap), threadFilter: threadProgram(stubSysmsgStart), handoffFilter: handoffProgram(),
+		processFilter: processProgram(seccomp.Trap), threadFilter: threadProgram(stubSysmsgStart),
 	}
 	if len(programs) != len(builds) {
 		t.Fatalf("%d programs", len(programs))
