@@ -1,4 +1,4 @@
-"""READMEs of our changes to gVisor: the tests that they name are there."""
+"""READMEs of our changes to gVisor: the table has them all, and the tests that they name are there."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ import atoll.testing
 ROOT = Path(__file__).parents[2]
 READMES = sorted(ROOT.glob("native/patches/*/README.md"))
 GO_TESTS = {path.name for path in ROOT.glob("native/overlay/**/*_test.go")}
+SERIES = (ROOT / "native/patches/series").read_text().split()
+# A row of native/README.md: the feature, what it does, what it gives, and the first words of its README on upstream.
+_ROW = re.compile(r"^\| \[([\w-]+)\]\(patches/\1/README\.md\) \| (.+) \| (.+) \| (.+) \|$", re.MULTILINE)
+_UPSTREAM = re.compile(r"^- Upstream: (.+)", re.MULTILINE)
 _TESTS = re.compile(r"^- Tests: (.+?)(?=^- |\Z)", re.MULTILINE | re.DOTALL)
 _CITED = re.compile(r"(?:[\w-]+/)+[\w.-]*\w|\w+_test\.go|\btest_\w+\.py|python -m [\w.]+\w|\w+Conformance\b")
 
@@ -56,3 +60,16 @@ def test_a_test_that_is_not_there_is_found_missing() -> None:
         "GoneConformance",
     ]
     assert missing("; ".join(gone)) == gone
+
+
+def test_the_table_has_a_row_for_each_change_of_gvisor_in_their_order() -> None:
+    rows = _ROW.findall((ROOT / "native/README.md").read_text())
+    assert [row[0] for row in rows] == SERIES
+    assert sorted(SERIES) == [readme.parent.name for readme in READMES]
+
+
+def test_the_table_and_a_readme_agree_on_upstream() -> None:
+    for feature, _, _, fitness in _ROW.findall((ROOT / "native/README.md").read_text()):
+        told = _UPSTREAM.search((ROOT / "native/patches" / feature / "README.md").read_text())
+        assert told is not None
+        assert told[1].lower().startswith(fitness), feature
