@@ -22,7 +22,7 @@ _READ_AHEAD = "atoll.read-ahead-after-ms"
 _PAGES_GROW = "atoll.pages-grow"
 # Later checkpoints refer to the files of the one that it is restored from, see native/patches/earlier-pages.
 _REFERS = "atoll.refers"
-# What the guest waited for after it last woke is read ahead, see native/patches/touched-pages.
+# What the guest waited for after it last woke is read ahead, see native/patches/earlier-pages/touched-pages.
 _READ_TOUCHED = "atoll.read-touched"
 _READ_AHEAD_MS = 300
 _NEVER = -1
