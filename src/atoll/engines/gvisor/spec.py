@@ -121,7 +121,7 @@ def _annotations(plan: MachinePlan) -> dict[str, str]:
 
 
 def late_spec(plan: MachinePlan) -> dict[str, Any]:
-    """Return what a prestarted machine learns of ``plan`` at its restore, see native/patches/late-spec."""
+    """Return what a prestarted machine learns of ``plan`` at its restore, see native/patches/prestarted/late-spec."""
     return {"Hostname": plan.hostname, "Annotations": _annotations(plan)}
 
 
