@@ -159,7 +159,8 @@ def _written(native: Path, before: dict[str, Feature], exported: _Exported) -> l
         if not (directory / "README.md").is_file():
             readme += f"\n{exported.bodies[feature.name]}\n"
             told.append(
-                f"{feature.name} is new: its README must say what tests it and if it could go upstream"
+                f"{feature.name} is new: its README must say what tests it and if it could go upstream,"
+                " and native/README.md needs its row"
             )
         files[directory / "README.md"] = with_added_files(readme, feature.added).encode()
     for path, content in files.items():
