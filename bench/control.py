@@ -36,7 +36,7 @@ def looks(api: httpx.Client) -> list[Number]:
                 added(
                     "set timeout",
                     lambda: api.post(f"/sandboxes/{id_}/timeout", json={"timeout": 3600}),
-                    lambda: sandbox.set_timeout(3600),
+                    lambda: sandbox.set_lease(3600),
                 ),
             ]
     finally:

@@ -35,9 +35,9 @@ def numbers() -> list[Number]:
 
 def lateness_ms() -> float:
     """Return how long after the last of many leases' ends all of their sandboxes slept."""
-    lifecycle = Lifecycle(timeout_s=600, on_timeout="suspend")
+    lifecycle = Lifecycle(ttl_s=600, on_expiry="suspend")
     made = [Sandbox.create(lifecycle=lifecycle) for _ in range(AT_ONCE)]
-    ends_at = max(sandbox.set_timeout(LENGTH_S).ends_at or 0 for sandbox in made)
+    ends_at = max(sandbox.set_lease(LENGTH_S).ends_at or 0 for sandbox in made)
     while any(sandbox.info().state == "running" for sandbox in made):
         time.sleep(0.01)
     late_s = max(sandbox.info().changed_at for sandbox in made) - ends_at

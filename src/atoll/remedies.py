@@ -55,7 +55,7 @@ WORDS = (
     Words("atoll volume set", "Volumes.set_quota(…)"),
     # options of the command that made the sandbox, and arguments of the call that did
     Words("--cpus", "limits=Limits(vcpus=…)", None, "cpu_count=… of the template's build"),
-    Words("--lease", "lifecycle=Lifecycle(timeout_s=…)", None, "timeout=…"),
+    Words("--lease", "lifecycle=Lifecycle(ttl_s=…)", None, "timeout=…"),
     Words("--memory", "limits=Limits(memory_mib=…)", None, "memory_mb=… of the template's build"),
     Words("--team default", 'team="default"'),
     Words(

@@ -239,7 +239,7 @@ class Population:
 
     def _lease(self) -> None:
         with self._any(elders=False) as sandbox:
-            sandbox.set_timeout(self._dice.choice([0, 1, 600]))
+            sandbox.set_lease(self._dice.choice([0, 1, 600]))
 
     def _awake(self) -> None:
         with self._any() as sandbox:

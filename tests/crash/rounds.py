@@ -403,7 +403,7 @@ class Rounds:
         assert len(victims.supervisors(self._home)) == 1
 
     def _made(self) -> Sandbox:
-        made = Sandbox.create(keep=True, lifecycle=Lifecycle(on_timeout="suspend"))
+        made = Sandbox.create(keep=True, lifecycle=Lifecycle(on_expiry="suspend"))
         begin(made)
         return made
 

@@ -98,7 +98,7 @@ def _call(operation: str, ref: str, argument: str) -> Any:
             return sandbox.suspend(memory=False)
         if operation == "timeout":
             sandbox.resume()
-            return sandbox.set_timeout(0).state
+            return sandbox.set_lease(0).state
         if operation == "wake":
             sandbox.run("true")
             return None

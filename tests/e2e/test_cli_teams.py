@@ -26,7 +26,7 @@ def test_an_operator_makes_a_team_a_key_and_ends_both(home: Path) -> None:
     )
     told = json.loads(said("team", "info", "reef", "--json"))
     assert (told["quotas"], told["use"]["running"]) == (
-        {"running": 2, "disk_mib": 100, "timeout_s": 7200.0},
+        {"running": 2, "disk_mib": 100, "ttl_s": 7200.0},
         0,
     )
     assert "running     0, at most 2" in said("team", "info", "reef").splitlines()

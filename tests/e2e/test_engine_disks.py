@@ -201,12 +201,12 @@ def _command_line(process: Path) -> bytes:
 
 def test_a_disk_that_is_in_the_memory_is_not_kept_without_it(engine_home: Path) -> None:
     with pytest.raises(UnsupportedError):
-        Sandbox.create(lifecycle=Lifecycle(timeout_s=60, on_timeout="stop"))
-    with Sandbox.create(lifecycle=Lifecycle(timeout_s=600, on_timeout="suspend")) as sandbox:
+        Sandbox.create(lifecycle=Lifecycle(ttl_s=60, on_expiry="stop"))
+    with Sandbox.create(lifecycle=Lifecycle(ttl_s=600, on_expiry="suspend")) as sandbox:
         start_counter(sandbox)
         with pytest.raises(UnsupportedError):
             sandbox.suspend(memory=False)
-        assert sandbox.set_timeout(0).state == "suspended"
+        assert sandbox.set_lease(0).state == "suspended"
         with pytest.raises(UnsupportedError):
             sandbox.resume(memory=False)
         assert count(sandbox) == 2

@@ -154,9 +154,9 @@ def test_it_sleeps_wakes_forks_and_goes_back(sandbox: Sandbox) -> None:
 
 def test_it_is_listed_found_by_name_and_leased(place: str, sandbox: Sandbox) -> None:
     assert [info.sandbox_id for info in Sandbox.list(metadata={"kind": place})] == [sandbox.id]
-    with Sandbox.create(name=f"named-{place}", lifecycle=Lifecycle(timeout_s=600)) as named:
+    with Sandbox.create(name=f"named-{place}", lifecycle=Lifecycle(ttl_s=600)) as named:
         assert Sandbox.get(f"named-{place}").sandbox_id == named.id
-        named.set_timeout(1200)
+        named.set_lease(1200)
         with Sandbox.connect(f"named-{place}") as again:
             assert again.id == named.id
     with pytest.raises(SandboxNotFoundError):

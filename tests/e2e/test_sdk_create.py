@@ -33,7 +33,7 @@ def test_callers_who_want_the_same_name_at_once_get_one_sandbox(module_home: Pat
 
 
 def test_a_sandbox_that_sleeps_is_woken_where_it_was(module_home: Path) -> None:
-    with Sandbox.connect_or_create(name="sleeper", timeout_s=3600) as sandbox:
+    with Sandbox.connect_or_create(name="sleeper", ttl_s=3600) as sandbox:
         sandbox.run("echo 42 > /tmp/answer")
         sandbox.suspend()
     with Sandbox.connect_or_create(name="sleeper") as sandbox:

@@ -47,7 +47,7 @@ def is_gone(sandbox: Sandbox) -> bool:
 
 
 def test_a_sandbox_is_killed_when_its_lease_ends_even_in_the_middle_of_a_call(module_home: Path) -> None:
-    sandbox = Sandbox.create(lifecycle=Lifecycle(timeout_s=600))
+    sandbox = Sandbox.create(lifecycle=Lifecycle(ttl_s=600))
     begun = threading.Event()
     errors: list[AtollError] = []
 
@@ -61,7 +61,7 @@ def test_a_sandbox_is_killed_when_its_lease_ends_even_in_the_middle_of_a_call(mo
     thread.start()
     assert begun.wait(90)
     with Sandbox.connect(sandbox.id) as other:
-        ends_at = other.set_timeout(1).ends_at
+        ends_at = other.set_lease(1).ends_at
         assert ends_at is not None
         thread.join(PATIENCE_S)
         assert [type(error) for error in errors] == [SandboxNotFoundError]
@@ -71,11 +71,11 @@ def test_a_sandbox_is_killed_when_its_lease_ends_even_in_the_middle_of_a_call(mo
 
 
 def test_a_sandbox_that_is_put_to_sleep_goes_on_where_it_was_under_a_new_lease(module_home: Path) -> None:
-    lifecycle = Lifecycle(timeout_s=600, on_timeout="suspend", wake_timeout_s=900)
+    lifecycle = Lifecycle(ttl_s=600, on_expiry="suspend", wake_ttl_s=900)
     with Sandbox.create(lifecycle=lifecycle) as sandbox:
         start_counter(sandbox)
         boot_id = sandbox.run(BOOT_ID).stdout
-        assert sandbox.set_timeout(0).state == "suspended"
+        assert sandbox.set_lease(0).state == "suspended"
         info = sandbox.info()
         assert (info.ends_at, info.has_memory) == (None, True)
         assert count(sandbox) == 2
@@ -86,11 +86,11 @@ def test_a_sandbox_that_is_put_to_sleep_goes_on_where_it_was_under_a_new_lease(m
 
 
 def test_a_sandbox_that_is_stopped_keeps_its_disk_and_boots_anew(module_home: Path) -> None:
-    with Sandbox.create(lifecycle=Lifecycle(timeout_s=600, on_timeout="stop")) as sandbox:
+    with Sandbox.create(lifecycle=Lifecycle(ttl_s=600, on_expiry="stop")) as sandbox:
         start_counter(sandbox)
         boot_id = sandbox.run(BOOT_ID).stdout
         sandbox.run("yes 0123456789 | head -c 30000000 > big; touch -d 2001-02-03 old; ln big hard")
-        sandbox.set_timeout(1)
+        sandbox.set_lease(1)
         until(lambda: sandbox.info().state == "suspended")
         assert not sandbox.info().has_memory
         with pytest.raises(StateError):
@@ -119,23 +119,23 @@ def test_one_that_is_to_sleep_on_is_woken_by_no_use_but_by_hand(module_home: Pat
             with pytest.raises(AsleepError):
                 use()
         assert sandbox.info().state == "suspended"
-        with Sandbox.connect(sandbox.id, timeout_s=500) as woken:
+        with Sandbox.connect(sandbox.id, ttl_s=500) as woken:
             assert woken.files.read("kept") == "on disk"
             ends_at = woken.info().ends_at
             assert ends_at is not None
             assert ends_at - time.time() > 100
-        with Sandbox.connect(sandbox.id, timeout_s=5) as again:
+        with Sandbox.connect(sandbox.id, ttl_s=5) as again:
             assert again.info().ends_at == ends_at
 
 
 def test_leases_outlive_their_supervisor(home: Path) -> None:
-    kept = Sandbox.create(lifecycle=Lifecycle(timeout_s=600, on_timeout="suspend"))
-    gone = Sandbox.create(lifecycle=Lifecycle(timeout_s=600))
-    slept = Sandbox.create(lifecycle=Lifecycle(timeout_s=600, on_timeout="suspend"))
+    kept = Sandbox.create(lifecycle=Lifecycle(ttl_s=600, on_expiry="suspend"))
+    gone = Sandbox.create(lifecycle=Lifecycle(ttl_s=600))
+    slept = Sandbox.create(lifecycle=Lifecycle(ttl_s=600, on_expiry="suspend"))
     start_counter(slept)
     ends_at = kept.info().ends_at
-    gone.set_timeout(2)
-    over_at = slept.set_timeout(2).ends_at or 0
+    gone.set_lease(2)
+    over_at = slept.set_lease(2).ends_at or 0
     os.kill(cast(Hello, Supervisor.hello()).pid, signal.SIGKILL)
     until(lambda: time.time() > over_at)
     until(lambda: is_gone(gone))
@@ -152,13 +152,13 @@ def test_what_dials_while_a_lease_ends_is_told_so_or_served(module_home: Path) -
     """However a use and a lease's end meet: the use is served, or says that the sandbox sleeps."""
 
     async def main() -> None:
-        lifecycle = Lifecycle(timeout_s=600, on_timeout="suspend", auto_resume=False)
+        lifecycle = Lifecycle(ttl_s=600, on_expiry="suspend", auto_resume=False)
         async with await AsyncSandbox.create(lifecycle=lifecycle) as sandbox:
             for _ in range(5):
                 async with anyio.create_task_group() as group:
                     for number in range(8):
                         group.start_soon(use, sandbox.id, number)
-                    await sandbox.set_timeout(0)
+                    await sandbox.set_lease(0)
                 assert (await sandbox.info()).state == "suspended"
                 await sandbox.resume()
 
@@ -171,12 +171,12 @@ def test_what_dials_while_a_lease_ends_is_told_so_or_served(module_home: Path) -
 
 
 def test_a_fork_and_a_snapshot_in_the_middle_of_which_a_lease_ends_are_whole(module_home: Path) -> None:
-    with Sandbox.create(lifecycle=Lifecycle(timeout_s=600, on_timeout="stop")) as sandbox:
+    with Sandbox.create(lifecycle=Lifecycle(ttl_s=600, on_expiry="stop")) as sandbox:
         start_counter(sandbox)
         sandbox.run("head -c 20000000 /dev/urandom > big; md5sum big > sum")
-        for operation in (lambda: sandbox.fork(2, lifecycle=Lifecycle(timeout_s=900)), sandbox.snapshot):
+        for operation in (lambda: sandbox.fork(2, lifecycle=Lifecycle(ttl_s=900)), sandbox.snapshot):
             sandbox.resume()
-            sandbox.set_timeout(0.2)
+            sandbox.set_lease(0.2)
             with contextlib.suppress(StateError):  # it may have ended before
                 for made in [operation()]:
                     for copy in made if isinstance(made, list) else [Sandbox.create(from_snapshot=made)]:
@@ -219,7 +219,7 @@ def test_the_command_line_makes_shows_and_moves_leases(module_home: Path) -> Non
 
     options = ("--lease", "2h", "--on-lease-end", "suspend", "--no-auto-resume")
     made = json.loads(ask("create", "--name", "leased", "--json", *options))
-    assert made["lifecycle"] == {"timeout_s": 7200.0, "on_timeout": "suspend", "auto_resume": False}
+    assert made["lifecycle"] == {"ttl_s": 7200.0, "on_expiry": "suspend", "auto_resume": False}
     assert "ENDS IN" in ask("ls")
     assert "1 h" in ask("ls")
     assert "then suspend; only `atoll resume` wakes it" in ask("info", "leased")

@@ -148,7 +148,7 @@ def assert_refused(sandbox: Sandbox, home: Path) -> None:
         lambda: sandbox.files.read("/etc/hostname"),
         lambda: sandbox.dial(7000),
         lambda: sandbox.resume(),
-        lambda: sandbox.set_timeout(60),
+        lambda: sandbox.set_lease(60),
     ):
         with pytest.raises(UnpluggedError, match="it resists"):
             use()

@@ -164,7 +164,7 @@ def test_to_another_team_a_sandbox_is_one_that_never_was(
 
 
 def test_a_full_quota_is_told_and_not_asked_again(server: Server, api: httpx.Client) -> None:
-    Teams.create("small", Quotas(running=2, timeout_s=7200.0))
+    Teams.create("small", Quotas(running=2, ttl_s=7200.0))
     headers = {"X-API-Key": Keys.create("small", "test").key}
     body = {"templateID": "base", "timeout": 600}
     late = api.post("/v2/sandboxes", json={**body, "timeout": 7201}, headers=headers)

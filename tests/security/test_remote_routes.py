@@ -34,7 +34,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/sandboxes/{ref}/links"): {"port": 8000},
     ("POST", "/v1/sandboxes/{ref}/promote"): {"winner": "SANDBOX"},
     ("POST", "/v1/sandboxes/{ref}/services"): {"name": "web", "command": "true"},
-    ("POST", "/v1/sandboxes/{ref}/timeout"): {"timeout_s": 60},
+    ("POST", "/v1/sandboxes/{ref}/lease"): {"ttl_s": 60},
     ("POST", "/v1/sandboxes/{ref}/limits"): {"limits": {}},
     ("POST", "/v1/sandboxes/{ref}/egress/test"): {"method": "GET", "url": "http://example.com/"},
     ("POST", "/v1/secrets/{ref}"): {"value": "stolen"},
@@ -197,7 +197,7 @@ def test_nothing_is_made_for_another_team_or_of_another_team_s(server: Server, r
     wishes: tuple[tuple[str, dict[str, Any]], ...] = (
         ("volumes", {"name": "mine", "team": "reef"}),
         ("secrets", {"name": "MINE", "value": "x", "hosts": ["example.com"], "team": "reef"}),
-        ("sandboxes", {"team": "reef", "lifecycle": {"timeout_s": 600}}),
+        ("sandboxes", {"team": "reef", "lifecycle": {"ttl_s": 600}}),
     )
     for path, body in wishes:
         made = ask(server, reef.key, "POST", f"/atoll/v1/{path}", body)
@@ -205,7 +205,7 @@ def test_nothing_is_made_for_another_team_or_of_another_team_s(server: Server, r
         assert made.json()["team"] == "strangers"
         thing = made.json()[f"{_kind(f'/v1/{path}')}_id"]
         assert ask(server, reef.key, "DELETE", f"/atoll/v1/{path}/{thing}").status_code < 300
-    own = ask(server, reef.key, "POST", "/atoll/v1/sandboxes", {"lifecycle": {"timeout_s": 600}}).json()
+    own = ask(server, reef.key, "POST", "/atoll/v1/sandboxes", {"lifecycle": {"ttl_s": 600}}).json()
     for things in (reef.things, reef.names, MISSING):
         target = f"/atoll/v1/sandboxes/{own['sandbox_id']}"
         for rest, wish in (
@@ -344,7 +344,7 @@ def test_a_sandbox_is_held_to_the_network_of_its_template_or_snapshot(server: Se
         Templates.record("held", sandbox, "shallows")
     told = {"rules": [{"hosts": ["example.com"]}]}
     wider: tuple[object, ...] = ("internet", {"rules": [{"hosts": ["example.com", "example.org"]}]})
-    short = {"lifecycle": {"timeout_s": 600}}
+    short = {"lifecycle": {"ttl_s": 600}}
     free = ask(server, key, "POST", "/atoll/v1/sandboxes", {**short, "network": "internet"}).json()
     for origin in ({"template": "held"}, {"from_snapshot": snapshot}):
         for network in wider:
@@ -382,7 +382,7 @@ def test_no_team_undoes_what_another_one_asked_for(server: Server, reef: Reef) -
         reef.own_key,
         "POST",
         "/atoll/v1/sandboxes",
-        {"lifecycle": {"timeout_s": 600}},
+        {"lifecycle": {"ttl_s": 600}},
         **{REQUEST_HEADER: token},
     )
     sandbox_id = made.json()["sandbox_id"]
@@ -434,9 +434,9 @@ def test_a_tunnel_ends_soon_after_its_key(server: Server, reef: Reef) -> None:
 
 
 def test_the_quotas_of_the_team_hold(server: Server, reef: Reef) -> None:
-    Teams.set_quotas("strangers", Quotas(timeout_s=600))
+    Teams.set_quotas("strangers", Quotas(ttl_s=600))
     try:
-        for body in ({}, {"lifecycle": {"timeout_s": 601}}):
+        for body in ({}, {"lifecycle": {"ttl_s": 601}}):
             refused = ask(server, reef.key, "POST", "/atoll/v1/sandboxes", body)
             assert (refused.status_code, refused.json()["code"]) == (429, "quota"), refused.text
     finally:

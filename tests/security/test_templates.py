@@ -25,7 +25,7 @@ def teams(module_home: Path) -> Iterator[tuple[Server, str, str]]:
     del module_home
     with serving() as server:
         keys = []
-        for team, quotas in (("red", Quotas()), ("blue", Quotas(builds=1, timeout_s=600))):
+        for team, quotas in (("red", Quotas()), ("blue", Quotas(builds=1, ttl_s=600))):
             Teams.create(team, quotas)
             keys.append(Keys.create(team, "test").key)
         yield server, keys[0], keys[1]

@@ -48,7 +48,7 @@ _MOST_BYTES = 1 << 30
 _OUTPUT_BYTES = 16 << 20
 _STEP_S = 120.0
 _TAR_S = 600.0
-_LEASE = Lifecycle(timeout_s=1800, on_timeout="suspend")
+_LEASE = Lifecycle(ttl_s=1800, on_expiry="suspend")
 
 
 class AtollSandboxOptions(BaseSandboxClientOptions):

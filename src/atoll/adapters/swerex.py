@@ -137,7 +137,7 @@ class AtollDeployment(AbstractDeployment):
             env=config.env,
             metadata={"made_for": "swerex"},
             limits=Limits(vcpus=config.vcpus, memory_mib=config.memory_mib, disk_mib=config.disk_mib),
-            timeout_s=config.timeout_s,
+            ttl_s=config.timeout_s,
             on_crash="stop",
             keep=True,
             on_progress=False,

@@ -30,7 +30,7 @@ class Failure(Exception):
 def in_words_of_options(text: str) -> str:
     """Replace the SDK's parameter names in a message by this command's options.
 
-    For example, ``wake_timeout_s`` becomes ``--wake-lease``.
+    For example, ``wake_ttl_s`` becomes ``--wake-lease``.
     """
     context = click.get_current_context(silent=True)
     for option in context.command.params if context is not None else ():

@@ -95,14 +95,14 @@ def lifecycle_options(command: F) -> F:
         click.option("--no-auto-resume", is_flag=True, help="Once it sleeps, only `atoll resume` wakes it."),
         click.option(
             "--wake-lease",
-            "wake_timeout_s",
+            "wake_ttl_s",
             type=Length(),
             metavar="LENGTH",
             help="Length of the lease that it gets when a use wakes it; default: that of --lease.",
         ),
         click.option(
             "--on-lease-end",
-            "on_timeout",
+            "on_expiry",
             type=click.Choice(["kill", "suspend", "stop"]),
             default="kill",
             show_default=True,
@@ -110,7 +110,7 @@ def lifecycle_options(command: F) -> F:
         ),
         click.option(
             "--lease",
-            "timeout_s",
+            "ttl_s",
             type=Length(),
             metavar="LENGTH",
             help="How long it may run, like 90s, 10m or 2h; default: no limit.",
@@ -123,10 +123,10 @@ def lifecycle_options(command: F) -> F:
 def lifecycle(options: Mapping[str, Any]) -> Lifecycle:
     """Return the lifecycle that the options ask for."""
     return Lifecycle(
-        timeout_s=options["timeout_s"],
-        on_timeout=options["on_timeout"],
+        ttl_s=options["ttl_s"],
+        on_expiry=options["on_expiry"],
         auto_resume=not options["no_auto_resume"],
-        wake_timeout_s=options["wake_timeout_s"],
+        wake_ttl_s=options["wake_ttl_s"],
         snapshot_every_s=options["snapshot_every_s"],
         snapshots_kept=options["snapshots_kept"],
         auto_recover=options["auto_recover"],
@@ -156,11 +156,9 @@ def lease_shown(info: SandboxInfo) -> str:
     if info.erased_at is not None:
         return f"the program that held it is gone; erased at {moment(info.erased_at)}, unless it is used"
     if info.ends_at is not None:
-        return f"until {moment(info.ends_at)}, then {how.on_timeout}{woken}"
-    if how.timeout_s is not None and info.state in ("suspended", "crashed"):
-        return (
-            f"none while it is {info.state}; {how.timeout_s:g} s once it runs, then {how.on_timeout}{woken}"
-        )
+        return f"until {moment(info.ends_at)}, then {how.on_expiry}{woken}"
+    if how.ttl_s is not None and info.state in ("suspended", "crashed"):
+        return f"none while it is {info.state}; {how.ttl_s:g} s once it runs, then {how.on_expiry}{woken}"
     return f"none{woken}"
 
 

@@ -57,7 +57,7 @@ _OPTIONS: tuple[tuple[str, str, click.ParamType, str, str], ...] = (  # type: ig
     ("--memory", "memory_mib", _MIB, "SIZE", "Memory of all running sandboxes together, in MiB or like 8g."),
     ("--disk", "disk_mib", _MIB, "SIZE", "Disk of all sandboxes, snapshots, volumes and images together."),
     ("--builds", "builds", _COUNT, "N", "Template builds at a time."),
-    ("--lease", "timeout_s", _MostLength(), "LENGTH", "The longest lease, like 90s, 10m or 2h."),
+    ("--lease", "ttl_s", _MostLength(), "LENGTH", "The longest lease, like 90s, 10m or 2h."),
     (
         "--idle",
         "idle_s",

@@ -86,7 +86,7 @@ class Forks:
             return await AsyncSandbox.create(
                 from_snapshot=snapshot_id,
                 metadata={LABEL: self.evaluation},
-                timeout_s=lease_s,
+                ttl_s=lease_s,
                 on_progress=False,
             )
 
@@ -107,7 +107,7 @@ class Forks:
     async def keep(self, fork: AsyncSandbox) -> bool:
         """Take a fork's lease away and put it to sleep. Returns False if that fails."""
         try:
-            await fork.set_timeout(None)
+            await fork.set_lease(None)
             await fork.suspend()
         except AtollError:
             return False

@@ -100,7 +100,7 @@ class Workplace:
             image=image,
             template=template,
             network=self.defaults.network,
-            lifecycle=Lifecycle(timeout_s=IDLE_S, on_timeout="suspend"),
+            lifecycle=Lifecycle(ttl_s=IDLE_S, on_expiry="suspend"),
             metadata=_MADE_HERE,
             keep=True,
             on_progress=on_progress,
@@ -163,7 +163,7 @@ class Workplace:
         sandbox = self.known(AsyncSandbox.of(info))
         if self._is_leased(info):
             try:
-                await sandbox.set_timeout(busy_s + IDLE_S, extend_only=True)
+                await sandbox.set_lease(busy_s + IDLE_S, extend_only=True)
             except StateError:  # it fell asleep just now, and its next use begins a lease
                 return sandbox
         return sandbox

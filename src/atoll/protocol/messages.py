@@ -150,22 +150,22 @@ class SuspendRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of ``POST /v1/sandboxes/REF/resume`` and ``…/wake``.
 
-    ``timeout_s`` is the length of the new lease; None takes it from the sandbox's lifecycle. The lease of a
+    ``ttl_s`` is the length of the new lease; None takes it from the sandbox's lifecycle. The lease of a
     running sandbox is extended to that length, never shortened. Without ``memory`` a stored checkpoint is
     discarded, and the sandbox boots from its disk.
     """
 
-    timeout_s: float | None = None
+    ttl_s: float | None = None
     memory: bool = True
 
 
-class TimeoutRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of ``POST /v1/sandboxes/REF/timeout``: the lease ends in this many seconds.
+class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/sandboxes/REF/lease``: the lease ends in this many seconds.
 
     None is no lease, 0 is now. With ``extend_only`` a lease that ends later, or never, is not changed.
     """
 
-    timeout_s: float | None
+    ttl_s: float | None
     extend_only: bool = False
 
 

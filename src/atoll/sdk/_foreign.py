@@ -14,7 +14,7 @@ from atoll.errors import ForeignNameError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_SUSPENDS = 'lifecycle=Lifecycle(timeout_s=…, on_timeout="suspend")'
+_SUSPENDS = 'lifecycle=Lifecycle(ttl_s=…, on_expiry="suspend")'
 _NETWORK = 'network="none" or network="internet", or a Policy'
 _ADDRESS = (
     "forward(PORT), which gives an address on 127.0.0.1, url(PORT) through `atoll serve`, or dial(PORT)"
@@ -62,7 +62,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "idle_timeout": _SUSPENDS,
         "internet": _NETWORK,
         "labels": "metadata={…}",
-        "lease": "timeout_s=…, in seconds, or lifecycle=Lifecycle(…)",
+        "lease": "ttl_s=…, in seconds, or lifecycle=Lifecycle(…)",
         "memory": "limits=Limits(memory_mib=…)",
         "memory_mb": "limits=Limits(memory_mib=…)",
         "memory_mib": "limits=Limits(memory_mib=…)",
@@ -74,25 +74,29 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "snapshot_id": "from_snapshot=…",
         "tags": "metadata={…}",
         "template_id": "template=…",
-        "timeout": "timeout_s=…, in seconds, or lifecycle=Lifecycle(…)",
-        "timeoutMs": "timeout_s=…, in seconds, or lifecycle=Lifecycle(…)",
-        "timeout_ms": "timeout_s=…, in seconds, or lifecycle=Lifecycle(…)",
-        "ttl": "timeout_s=…, in seconds, or lifecycle=Lifecycle(…)",
+        "timeout": "ttl_s=…, in seconds, or lifecycle=Lifecycle(…)",
+        "timeoutMs": "ttl_s=…, in seconds, or lifecycle=Lifecycle(…)",
+        "timeout_ms": "ttl_s=…, in seconds, or lifecycle=Lifecycle(…)",
+        "timeout_s": "ttl_s=…, in seconds, or lifecycle=Lifecycle(…)",
+        "ttl": "ttl_s=…, in seconds, or lifecycle=Lifecycle(…)",
         "user": "user=… of run, exec and start",
         "vcpus": "limits=Limits(vcpus=…)",
         "workdir": "cwd=… of run, exec and start",
     },
     "connect": {
-        "timeout": "timeout_s=…, in seconds",
-        "timeoutMs": "timeout_s=…, in seconds",
-        "timeout_ms": "timeout_s=…, in seconds",
+        "timeout": "ttl_s=…, in seconds",
+        "timeoutMs": "ttl_s=…, in seconds",
+        "timeout_ms": "ttl_s=…, in seconds",
+        "timeout_s": "ttl_s=…, in seconds",
+        "ttl": "ttl_s=…, in seconds",
     },
     "fork": {
         "copies": "count=…",
         "n": "count=…",
         "name": "names=[…], one for each copy",
-        "timeout": "lifecycle=Lifecycle(timeout_s=…)",
-        "timeout_s": "lifecycle=Lifecycle(timeout_s=…)",
+        "timeout": "lifecycle=Lifecycle(ttl_s=…)",
+        "timeout_s": "lifecycle=Lifecycle(ttl_s=…)",
+        "ttl_s": "lifecycle=Lifecycle(ttl_s=…)",
     },
     "list": {
         "labels": "metadata={…}",
@@ -121,7 +125,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "download": "files.download(…)",
     "download_file": "files.download(…) or files.read(…)",
     "exec_run": "exec([…])",
-    "extend_timeout": "set_timeout(…, extend_only=True)",
+    "extend_timeout": "set_lease(…, extend_only=True)",
     "filesystem": "files",
     "fs": "files",
     "get_host": _ADDRESS,
@@ -133,7 +137,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "is_running": 'info().state == "running"',
     "interpreter": "code",
     "interrupt_code_context": "code.interrupt(…)",
-    "keep_alive": "set_timeout(…, extend_only=True)",
+    "keep_alive": "set_lease(…, extend_only=True)",
     "list_code_contexts": "code.contexts()",
     "merge": "promote(FORK)",
     "mkdir": "files.mkdir(…)",
@@ -151,8 +155,8 @@ ATTRIBUTES: Mapping[str, str] = {
     "run_code": "code.run(…)",
     "run_command": "run(…) or exec([…])",
     "sandbox_id": "id",
-    "set_lease": "set_timeout(…)",
-    "setTimeout": "set_timeout(…)",
+    "set_timeout": "set_lease(…)",
+    "setTimeout": "set_lease(…)",
     "shell": "run(…), or pty() for a terminal",
     "shutdown": "suspend() to keep it, kill() to erase it",
     "snapshot_filesystem": "snapshot()",

@@ -48,7 +48,7 @@ from atoll.types.given import (
 )
 from atoll.types.images import ImageAccess, ImageInfo, RegistryLogin
 from atoll.types.lengths import seconds_of
-from atoll.types.lifecycle import Idle, Lifecycle, OnTimeout, SleepCause
+from atoll.types.lifecycle import Idle, Lifecycle, OnExpiry, SleepCause
 from atoll.types.limits import NO_LIMIT, Limits
 from atoll.types.notebook import Rows, html_output, html_table
 from atoll.types.processes import ExecResult, MemoryKill, Output, ProcessInfo, TerminalSize
@@ -177,7 +177,7 @@ __all__ = [
     "OWN_ATTRIBUTES",
     "OnCrash",
     "Ports",
-    "OnTimeout",
+    "OnExpiry",
     "Output",
     "PASSWORD_MASK",
     "ProcessInfo",

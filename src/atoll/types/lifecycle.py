@@ -9,7 +9,7 @@ import msgspec
 from atoll.errors import InvalidSpecError
 from atoll.types.given import check_choice, check_number
 
-OnTimeout = Literal["kill", "suspend", "stop"]
+OnExpiry = Literal["kill", "suspend", "stop"]
 """What a lease's end does: erase the sandbox, put it to sleep, or end its processes and keep its disk."""
 
 SleepCause = Literal["request", "idle", "lease", "left"]
@@ -33,11 +33,11 @@ class Lifecycle(
     Both idle times count from its last activity, see the guide's page on how long a sandbox runs.
 
     Args:
-        timeout_s: Seconds that it may run from its start, and from each resume or wake. None is no lease.
-        on_timeout: What happens when the lease ends. ``"kill"`` erases it, ``"suspend"`` keeps its memory and
+        ttl_s: Seconds that it may run from its start, and from each resume or wake. None is no lease.
+        on_expiry: What happens when the lease ends. ``"kill"`` erases it, ``"suspend"`` keeps its memory and
             disk, ``"stop"`` ends its processes and keeps its disk.
         auto_resume: Any use wakes it. If False, it sleeps until ``resume``, whatever is requested of it.
-        wake_timeout_s: The lease after a use has woken it, in seconds. None is ``timeout_s``.
+        wake_ttl_s: The lease after a use has woken it, in seconds. None is ``ttl_s``.
         idle_pause_s: Seconds without activity until it is paused. Any use thaws it, even without
             ``auto_resume``. 0 is never. None is the home's ``ATOLL_IDLE_PAUSE_S``, which is never unless set.
         idle_suspend_s: Seconds without activity until it is suspended. 0 is never. None is the home's
@@ -52,10 +52,10 @@ class Lifecycle(
             does it. None is True with ``snapshot_every_s``, else False.
     """
 
-    timeout_s: float | None = None
-    on_timeout: OnTimeout = "kill"
+    ttl_s: float | None = None
+    on_expiry: OnExpiry = "kill"
     auto_resume: bool = True
-    wake_timeout_s: float | None = None
+    wake_ttl_s: float | None = None
     idle_pause_s: float | None = None
     idle_suspend_s: float | None = None
     wake_on_data: bool = False
@@ -74,7 +74,7 @@ class Lifecycle(
         Raises:
             InvalidSpecError: A value is invalid; the message says which.
         """
-        for name in ("timeout_s", "wake_timeout_s"):
+        for name in ("ttl_s", "wake_ttl_s"):
             value = getattr(self, name)
             if value is not None:
                 hint = "give 0 to 1,000,000,000 seconds, or None for no lease"
@@ -93,7 +93,7 @@ class Lifecycle(
             check_number("snapshot_every_s", self.snapshot_every_s, least=1, most=_MOST_S, hint=hint)
         hint = "give 1 to 1,000"
         check_number("snapshots_kept", self.snapshots_kept, least=1, most=1000, whole=True, hint=hint)
-        check_choice("on_timeout", self.on_timeout, get_args(OnTimeout))
+        check_choice("on_expiry", self.on_expiry, get_args(OnExpiry))
         return self
 
 

@@ -31,7 +31,7 @@ class Quotas(
         memory_mib: Memory limits of the running sandboxes, default limits included.
         disk_mib: Disk that the team's sandboxes, snapshots, volumes and pulled images occupy.
         builds: Template builds that run at once.
-        timeout_s: The longest lease, in seconds. With this quota no sandbox runs without a lease.
+        ttl_s: The longest lease, in seconds. With this quota no sandbox runs without a lease.
         idle_s: The longest that a running sandbox may be idle, in seconds; then it is suspended.
         requests_s: Requests to a server per second; bursts of ten seconds' worth are allowed.
     """
@@ -42,7 +42,7 @@ class Quotas(
     memory_mib: int | None = None
     disk_mib: int | None = None
     builds: int | None = None
-    timeout_s: float | None = None
+    ttl_s: float | None = None
     idle_s: float | None = None
     requests_s: float | None = None
 

@@ -203,8 +203,8 @@ def test_json_that_a_program_was_to_get_is_not_ours(
     ("name", "text", "shown"),
     [
         ("resume", "timeout_s is 2e+09", "--lease is 2e+09"),
-        ("create", "wake_timeout_s and timeout_s", "--wake-lease and --lease"),
-        ("create", "Lifecycle(timeout_s=60)", "Lifecycle(timeout_s=60)"),
+        ("create", "wake_ttl_s and timeout_s", "--wake-lease and --lease"),
+        ("create", "Lifecycle(ttl_s=60)", "Lifecycle(ttl_s=60)"),
         ("create", "the limit vcpus is 0", "the limit --cpus is 0"),
         ("limits", "accept that with best_effort", "accept that with --best-effort"),
         ("key create", "expires_in_s is 0", "--expires is 0"),

@@ -20,7 +20,7 @@ def test_the_options_make_a_lifecycle() -> None:
     options = ["--lease", "1h", "--on-lease-end", "suspend", "--idle-suspend", "1m", "--wake-on-data"]
     CliRunner().invoke(create, options, catch_exceptions=False)
     CliRunner().invoke(create, [], catch_exceptions=False)
-    woken = Lifecycle(timeout_s=3600, on_timeout="suspend", idle_suspend_s=60, wake_on_data=True)
+    woken = Lifecycle(ttl_s=3600, on_expiry="suspend", idle_suspend_s=60, wake_on_data=True)
     assert made == [woken, Lifecycle()]
 
 

@@ -44,7 +44,7 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "start": lambda sandbox: sandbox.start(5),
     "size": lambda sandbox: sandbox.pty(size=(80, 24)),
     "attach": lambda sandbox: sandbox.attach("1"),
-    "set_timeout": lambda sandbox: sandbox.set_timeout("60"),
+    "set_lease": lambda sandbox: sandbox.set_lease("60"),
     "resume": lambda sandbox: sandbox.resume("60"),
     "fork": lambda sandbox: sandbox.fork("2"),
     "fork's names": lambda sandbox: sandbox.fork(names="ab"),

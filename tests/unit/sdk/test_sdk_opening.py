@@ -37,20 +37,20 @@ def not_found(handler: Handler) -> None:
     handler.send_json({"code": "sandbox_not_found", "message": "no sandbox"}, 404)
 
 
-def test_the_image_may_come_first_and_timeout_s_is_a_lease_that_ends_with_a_kill(
+def test_the_image_may_come_first_and_ttl_s_is_a_lease_that_ends_with_a_kill(
     specs: list[dict[str, Any]],
 ) -> None:
-    Sandbox.create("python:3.12", timeout_s=300, keep=True).close()
+    Sandbox.create("python:3.12", ttl_s=300, keep=True).close()
     assert specs[0]["image"] == "python:3.12"
-    assert specs[0]["lifecycle"] == {"timeout_s": 300}
-    assert Lifecycle(timeout_s=300).on_timeout == "kill"
+    assert specs[0]["lifecycle"] == {"ttl_s": 300}
+    assert Lifecycle(ttl_s=300).on_expiry == "kill"
 
 
 def test_a_lease_is_given_in_one_way_only(specs: list[dict[str, Any]]) -> None:
-    with pytest.raises(InvalidSpecError, match="put timeout_s into the lifecycle"):
-        Sandbox.create(timeout_s=300, lifecycle=Lifecycle(on_timeout="suspend"))
-    with pytest.raises(InvalidSpecError, match="timeout_s is -1"):
-        Sandbox.create(timeout_s=-1)
+    with pytest.raises(InvalidSpecError, match="put ttl_s into the lifecycle"):
+        Sandbox.create(ttl_s=300, lifecycle=Lifecycle(on_expiry="suspend"))
+    with pytest.raises(InvalidSpecError, match="ttl_s is -1"):
+        Sandbox.create(ttl_s=-1)
     assert specs == []
 
 
@@ -112,7 +112,7 @@ def test_a_sandbox_that_is_not_there_is_made_and_left_alive(
     supervisor: FakeSupervisor, specs: list[dict[str, Any]]
 ) -> None:
     supervisor.api.routes[WAKE] = not_found
-    with Sandbox.connect_or_create("python:3.12", name="work", timeout_s=60, env={"A": "b"}):
+    with Sandbox.connect_or_create("python:3.12", name="work", ttl_s=60, env={"A": "b"}):
         pass
     assert [(spec["image"], spec["name"], spec["env"]) for spec in specs] == [
         ("python:3.12", "work", {"A": "b"})
@@ -151,5 +151,5 @@ def test_a_name_that_stays_taken_is_an_error_in_the_end(supervisor: FakeSupervis
 def test_connect_or_create_takes_every_argument_of_create() -> None:
     import inspect
 
-    own = {"image", "name", "timeout_s", "keep"}
+    own = {"image", "name", "ttl_s", "keep"}
     assert set(inspect.signature(Sandbox.create).parameters) - own == set(SandboxOptions.__annotations__)

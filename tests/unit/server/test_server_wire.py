@@ -66,17 +66,17 @@ def test_a_body_with_a_wrong_or_huge_value_is_not_read(body: str) -> None:
 
 def test_timeouts_become_leases() -> None:
     kill = leases.lease_of(asked(), 60)
-    assert (kill.timeout_s, kill.on_timeout, kill.auto_resume, kill.wake_timeout_s) == (
+    assert (kill.ttl_s, kill.on_expiry, kill.auto_resume, kill.wake_ttl_s) == (
         60,
         "kill",
         False,
         300,
     )
-    assert leases.lease_of(asked(), 60, 120).wake_timeout_s == 120
+    assert leases.lease_of(asked(), 60, 120).wake_ttl_s == 120
     pause = leases.lease_of(asked(autoPause=True, autoResume={"enabled": True}), 900)
-    assert (pause.on_timeout, pause.auto_resume, pause.wake_timeout_s) == ("suspend", True, 900)
+    assert (pause.on_expiry, pause.auto_resume, pause.wake_ttl_s) == ("suspend", True, 900)
     stop = leases.lease_of(asked(autoPause=True, autoPauseMemory=False), 60)
-    assert stop.on_timeout == "stop"
+    assert stop.on_expiry == "stop"
     assert leases.told(stop).on_timeout == "pause"
 
 

@@ -90,7 +90,7 @@ def test_what_did_not_run_or_is_to_wait_stays_crashed(state: str) -> None:
     async def test(harness: Harness) -> None:
         lifecycle: dict[str, object] = {"auto_recover": False} if state == "lazy" else {}
         if state == "leased":
-            lifecycle = {"timeout_s": 60, "on_timeout": "suspend"}
+            lifecycle = {"ttl_s": 60, "on_expiry": "suspend"}
         sandbox = await made_with(harness, "stop" if state == "stop" else "reboot", **lifecycle)
         if state == "paused":
             await harness.ask("POST", f"/v1/sandboxes/{sandbox.sandbox_id}/pause")
@@ -113,7 +113,7 @@ def test_what_did_not_run_or_is_to_wait_stays_crashed(state: str) -> None:
 
 @with_harness
 async def test_a_lease_goes_on_over_a_crash(harness: Harness) -> None:
-    sandbox = await made_with(harness, timeout_s=60)
+    sandbox = await made_with(harness, ttl_s=60)
     ends_s = sandbox.row.ends_boot_s
     harness.boot_s += 30
     await crash(harness, sandbox)
@@ -123,9 +123,9 @@ async def test_a_lease_goes_on_over_a_crash(harness: Harness) -> None:
 
 @with_harness
 async def test_a_lease_that_was_taken_off_does_not_keep_it_crashed(harness: Harness) -> None:
-    sandbox = await made_with(harness, timeout_s=60)
-    body = {"timeout_s": None}
-    assert (await harness.ask("POST", f"/v1/sandboxes/{sandbox.sandbox_id}/timeout", body)).status == 200
+    sandbox = await made_with(harness, ttl_s=60)
+    body = {"ttl_s": None}
+    assert (await harness.ask("POST", f"/v1/sandboxes/{sandbox.sandbox_id}/lease", body)).status == 200
     await crash(harness, sandbox)
     await harness.until(lambda: sandbox.row.state == "running")
 

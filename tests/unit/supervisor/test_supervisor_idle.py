@@ -271,7 +271,7 @@ async def test_questions_are_no_use_and_requests_are(harness: Harness) -> None:
     for question in ("", "/stats", "/logs", "/stats/history"):
         assert (await harness.ask("GET", _one(made, question))).status == 200
     assert idleness.told("running") == before
-    await harness.ask("POST", _one(made, "/timeout"), {"timeout_s": None})
+    await harness.ask("POST", _one(made, "/lease"), {"ttl_s": None})
     told = idleness.told("running")
     assert told is not None
     assert told.last == "use"

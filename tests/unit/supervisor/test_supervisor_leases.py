@@ -77,7 +77,7 @@ def _state(harness: Harness, made: Any) -> str:
 def test_the_end_of_a_lease_does_what_was_said(then: str, state: str) -> None:
     @with_harness
     async def test(harness: Harness) -> None:
-        made = await harness.create(lifecycle={"timeout_s": 60, "on_timeout": then})
+        made = await harness.create(lifecycle={"ttl_s": 60, "on_expiry": then})
         other = await harness.create()
         assert made["ends_at"] - made["started_at"] == pytest.approx(60, abs=5)
         harness.boot_s += 59
@@ -96,7 +96,7 @@ def test_the_end_of_a_lease_does_what_was_said(then: str, state: str) -> None:
 @with_harness
 async def test_what_sleeps_is_woken_by_use_under_a_new_lease(harness: Harness) -> None:
     made = await harness.create(
-        lifecycle={"timeout_s": 60, "on_timeout": "suspend", "wake_timeout_s": 300},
+        lifecycle={"ttl_s": 60, "on_expiry": "suspend", "wake_ttl_s": 300},
     )
     for _ in range(2):
         harness.boot_s += 400
@@ -111,7 +111,7 @@ async def test_what_sleeps_is_woken_by_use_under_a_new_lease(harness: Harness) -
 
 @with_harness
 async def test_a_use_of_what_runs_changes_no_lease(harness: Harness) -> None:
-    made = await harness.create(lifecycle={"timeout_s": 60})
+    made = await harness.create(lifecycle={"ttl_s": 60})
     sandbox = harness.system.registry.sandbox(made["sandbox_id"])
     before = sandbox.row
     harness.boot_s += 30
@@ -139,28 +139,28 @@ def test_what_is_to_sleep_on_is_woken_by_no_use_but_when_it_is_asked_for(state: 
 
 @with_harness
 async def test_a_timeout_is_moved_extended_and_taken_away(harness: Harness) -> None:
-    made = await harness.create(lifecycle={"timeout_s": 60, "on_timeout": "suspend"})
+    made = await harness.create(lifecycle={"ttl_s": 60, "on_expiry": "suspend"})
     sandbox = harness.system.registry.sandbox(made["sandbox_id"])
 
     async def timeout(timeout_s: float | None, **more: object) -> float | None:
-        answer = await harness.ask("POST", _one(made, "/timeout"), {"timeout_s": timeout_s, **more})
+        answer = await harness.ask("POST", _one(made, "/lease"), {"ttl_s": timeout_s, **more})
         assert answer.status == 200, answer.body
         return None if sandbox.row.ends_boot_s is None else sandbox.row.ends_boot_s - harness.boot_s
 
     assert await timeout(10) == 10
     assert await timeout(90, extend_only=True) == 90
     assert await timeout(20, extend_only=True) == 90
-    assert (await harness.ask("POST", _one(made, "/wake"), {"timeout_s": 30})).status == 200
-    assert (await harness.ask("POST", _one(made, "/resume"), {"timeout_s": 95})).status == 200
+    assert (await harness.ask("POST", _one(made, "/wake"), {"ttl_s": 30})).status == 200
+    assert (await harness.ask("POST", _one(made, "/resume"), {"ttl_s": 95})).status == 200
     assert await timeout(1, extend_only=True) == 95
     assert await timeout(None) is None
     assert await timeout(50, extend_only=True) is None
     assert await timeout(0) is None
     assert sandbox.row.state == "suspended"
-    refused = await harness.ask("POST", _one(made, "/timeout"), {"timeout_s": 5})
+    refused = await harness.ask("POST", _one(made, "/lease"), {"ttl_s": 5})
     assert refused.json["code"] == StateError.code
     for wrong in (-1, 1e10, 1e999):
-        answer = await harness.ask("POST", _one(made, "/resume"), {"timeout_s": wrong})
+        answer = await harness.ask("POST", _one(made, "/resume"), {"ttl_s": wrong})
         assert answer.status == 400
 
 
@@ -168,12 +168,12 @@ async def test_a_timeout_is_moved_extended_and_taken_away(harness: Harness) -> N
 async def test_a_lease_waits_for_what_is_going_on_and_an_extension_that_came_before_counts(
     harness: Harness,
 ) -> None:
-    made = await harness.create(lifecycle={"timeout_s": 60})
-    other = await harness.create(lifecycle={"timeout_s": 60})
+    made = await harness.create(lifecycle={"ttl_s": 60})
+    other = await harness.create(lifecycle={"ttl_s": 60})
     sandbox, kept = (harness.system.registry.sandbox(one["sandbox_id"]) for one in (made, other))
     async with kept.lock:
         async with sandbox.lock:
-            extending = harness.system.tasks.spawn(harness.system.leases.set_timeout(kept, 500))
+            extending = harness.system.tasks.spawn(harness.system.leases.set_lease(kept, 500))
             await harness.until(lambda: kept.lock._waiters)
             harness.boot_s += 61
             await harness.until(lambda: sandbox.lock._waiters)
@@ -188,8 +188,8 @@ async def test_a_lease_waits_for_what_is_going_on_and_an_extension_that_came_bef
 
 @with_harness
 async def test_a_lease_that_ended_while_no_supervisor_ran_ends_when_one_starts(harness: Harness) -> None:
-    made = await harness.create(lifecycle={"timeout_s": 60, "on_timeout": "suspend"})
-    later = await harness.create(lifecycle={"timeout_s": 600})
+    made = await harness.create(lifecycle={"ttl_s": 60, "on_expiry": "suspend"})
+    later = await harness.create(lifecycle={"ttl_s": 600})
     await harness.crash()
     harness.boot_s += 100
     await harness.start()
@@ -201,7 +201,7 @@ async def test_a_lease_that_ended_while_no_supervisor_ran_ends_when_one_starts(h
 
 @with_harness
 async def test_a_clock_that_jumps_ends_no_lease_and_no_life_and_keeps_none_going(harness: Harness) -> None:
-    made = await harness.create(lifecycle={"timeout_s": 60}, limits={"lifetime_s": 80})
+    made = await harness.create(lifecycle={"ttl_s": 60}, limits={"lifetime_s": 80})
 
     def ends_in_s() -> float:
         return (harness.system.registry.sandbox(made["sandbox_id"]).row.ends_at or 0) - harness.now_s
@@ -218,7 +218,7 @@ async def test_a_clock_that_jumps_ends_no_lease_and_no_life_and_keeps_none_going
 
 @with_harness
 async def test_after_another_boot_of_the_host_only_the_calendar_tells(harness: Harness) -> None:
-    made = await harness.create(lifecycle={"timeout_s": 1000}, limits={"lifetime_s": 5000})
+    made = await harness.create(lifecycle={"ttl_s": 1000}, limits={"lifetime_s": 5000})
     await harness.crash()
     harness.boot, harness.boot_s = "second", 3.0
     await harness.start()
@@ -249,7 +249,7 @@ async def test_a_clock_that_was_set_before_another_boot_ends_no_life(harness: Ha
 
 @with_harness
 async def test_a_lease_that_cannot_be_ended_is_tried_again(harness: Harness) -> None:
-    made = await harness.create(lifecycle={"timeout_s": 60, "on_timeout": "suspend"})
+    made = await harness.create(lifecycle={"ttl_s": 60, "on_expiry": "suspend"})
     harness.host.fail_next("checkpoint", NoSpaceError("full"))
     machine = harness.machine_of(made["sandbox_id"])
     harness.boot_s += 61
@@ -265,8 +265,8 @@ async def test_a_lease_that_cannot_be_ended_is_tried_again(harness: Harness) -> 
 
 @with_harness
 async def test_a_crashed_sandbox_is_killed_at_the_end_of_its_lease_if_that_was_said(harness: Harness) -> None:
-    made = await harness.create(lifecycle={"timeout_s": 60})
-    kept = await harness.create(lifecycle={"timeout_s": 60, "on_timeout": "suspend"})
+    made = await harness.create(lifecycle={"ttl_s": 60})
+    kept = await harness.create(lifecycle={"ttl_s": 60, "on_expiry": "suspend"})
     for one in (made, kept):
         harness.machine_of(one["sandbox_id"]).crash()
     await harness.until(lambda: {_state(harness, made), _state(harness, kept)} == {"crashed"})
@@ -278,10 +278,10 @@ async def test_a_crashed_sandbox_is_killed_at_the_end_of_its_lease_if_that_was_s
 
 @with_harness
 async def test_a_fork_has_a_lease_of_its_own(harness: Harness) -> None:
-    made = await harness.create(lifecycle={"timeout_s": 60, "on_timeout": "suspend"})
+    made = await harness.create(lifecycle={"ttl_s": 60, "on_expiry": "suspend"})
     harness.boot_s += 50
     alike = (await harness.ask("POST", _one(made, "/fork"))).json[0]
-    body = {"count": 2, "lifecycle": {"timeout_s": 500, "auto_resume": False}}
+    body = {"count": 2, "lifecycle": {"ttl_s": 500, "auto_resume": False}}
     others = (await harness.ask("POST", _one(made, "/fork"), body)).json
     harness.boot_s += 20
     await harness.until(lambda: _state(harness, made) == "suspended")
@@ -338,7 +338,7 @@ async def test_a_sandbox_that_cannot_be_stopped_runs_on(harness: Harness) -> Non
 def test_a_paused_sandbox_that_cannot_be_stopped_is_still_paused(failing: str) -> None:
     @with_harness
     async def test(harness: Harness) -> None:
-        made = await harness.create(lifecycle={"timeout_s": 600})
+        made = await harness.create(lifecycle={"ttl_s": 600})
         paused = (await harness.ask("POST", _one(made, "/pause"))).json
         machine = harness.machine_of(made["sandbox_id"])
         with contextlib.ExitStack() as disk:

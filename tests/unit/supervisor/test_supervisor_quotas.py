@@ -40,10 +40,10 @@ def test_ten_tenths_of_a_processor_are_one() -> None:
 
 
 def test_a_team_whose_leases_end_has_no_sandbox_without_one() -> None:
-    quotas = Quotas(timeout_s=60)
-    check_lease("reef", quotas, Lifecycle(timeout_s=60))
+    quotas = Quotas(ttl_s=60)
+    check_lease("reef", quotas, Lifecycle(ttl_s=60))
     check_lease("reef", Quotas(), Lifecycle())
-    for lifecycle in (Lifecycle(), Lifecycle(timeout_s=61), Lifecycle(timeout_s=1, wake_timeout_s=61)):
+    for lifecycle in (Lifecycle(), Lifecycle(ttl_s=61), Lifecycle(ttl_s=1, wake_ttl_s=61)):
         with pytest.raises(QuotaError):
             check_lease("reef", quotas, lifecycle)
 
@@ -51,11 +51,11 @@ def test_a_team_whose_leases_end_has_no_sandbox_without_one() -> None:
 @pytest.mark.parametrize(("most_s", "length"), [(86400, "24h"), (5400, "90m"), (90, "90s"), (0.5, "0.5s")])
 def test_who_gave_no_lease_is_told_that_one_is_needed_and_how_it_is_given(most_s: float, length: str) -> None:
     with pytest.raises(QuotaError) as caught:
-        check_lease("reef", Quotas(timeout_s=most_s), Lifecycle())
+        check_lease("reef", Quotas(ttl_s=most_s), Lifecycle())
     assert caught.value.message == f"sandboxes of team 'reef' need a lease of at most {most_s:g} seconds"
     hint = f"give one of {most_s:g} seconds or less: "
     assert caught.value.hint_for("cli") == f"{hint}`--lease {length}`"
-    assert caught.value.hint == f"{hint}`lifecycle=Lifecycle(timeout_s=…)`"
+    assert caught.value.hint == f"{hint}`lifecycle=Lifecycle(ttl_s=…)`"
 
 
 async def make_team(harness: Harness, **quotas: object) -> None:

@@ -217,10 +217,10 @@ async def test_names_are_those_of_a_team_and_public_ones_of_nobody_are_for_all(h
 
 @with_harness
 async def test_a_team_builds_no_more_at_once_than_its_quota(harness: Harness) -> None:
-    await harness.ask("POST", "/v1/teams", {"name": "red", "quotas": {"builds": 1, "timeout_s": 60}})
+    await harness.ask("POST", "/v1/teams", {"name": "red", "quotas": {"builds": 1, "ttl_s": 60}})
     build_id, hold = await begun(harness, "one", team="red")
     sandbox = await harness.create(attributes={"atoll.build": build_id}, team="red")
-    assert sandbox["lifecycle"]["timeout_s"] == 60
+    assert sandbox["lifecycle"]["ttl_s"] == 60
     other = (await harness.ask("POST", "/v1/templates", {"name": "two", "team": "red"})).json
     assert (await harness.ask("POST", f"/v1/builds/{other['build_id']}/begin")).status == 429
     assert (await harness.ask("DELETE", "/v1/teams/red")).status == 409

@@ -58,7 +58,7 @@ async def test_no_use_wakes_it_and_every_one_says_why(harness: Harness) -> None:
     for what, body in (
         ("resume", None),
         ("wake", None),
-        ("timeout", {"timeout_s": 60}),
+        ("lease", {"ttl_s": 60}),
         ("suspend", {"memory": False}),
     ):
         answer = await act(harness, made, what, body)
@@ -147,7 +147,7 @@ async def test_it_may_be_suspended_and_stays_unplugged_over_a_restart(harness: H
 
 @with_harness
 async def test_a_lease_that_would_stop_it_keeps_its_memory(harness: Harness) -> None:
-    made = await harness.create(lifecycle={"timeout_s": 50, "on_timeout": "stop"})
+    made = await harness.create(lifecycle={"ttl_s": 50, "on_expiry": "stop"})
     await act(harness, made, "unplug")
     harness.boot_s += 100
     sandbox = harness.system.registry.sandbox(made["sandbox_id"])

@@ -44,8 +44,8 @@ def test_a_secret_of_the_wrong_type_is_not_shown() -> None:
 
 
 def test_the_end_of_a_lease_is_one_of_three() -> None:
-    with pytest.raises(InvalidSpecError, match=r"on_timeout is 'pause' \(give 'kill', 'suspend' or 'stop'\)"):
-        Lifecycle(on_timeout="pause").check()  # type: ignore[arg-type]
+    with pytest.raises(InvalidSpecError, match=r"on_expiry is 'pause' \(give 'kill', 'suspend' or 'stop'\)"):
+        Lifecycle(on_expiry="pause").check()  # type: ignore[arg-type]
 
 
 def test_a_path_is_text_or_a_path_object() -> None:
@@ -60,7 +60,7 @@ def test_what_is_no_number_is_named(wrong: Any) -> None:
     with pytest.raises(InvalidSpecError, match="timeout_s is"):
         check_number("timeout_s", wrong)
     if wrong is not None:
-        for made in (Lifecycle(timeout_s=wrong), Limits(vcpus=wrong), Quotas(vcpus=wrong)):
+        for made in (Lifecycle(ttl_s=wrong), Limits(vcpus=wrong), Quotas(vcpus=wrong)):
             with pytest.raises(InvalidSpecError, match=" is "):
                 made.check()
 
@@ -94,7 +94,7 @@ def test_what_json_cannot_have_is_refused() -> None:
         as_json({"a": object()})
 
 
-@pytest.mark.parametrize("given", [{}, {"timeout_s": 0.0}, {"wake_timeout_s": 1e9, "on_timeout": "suspend"}])
+@pytest.mark.parametrize("given", [{}, {"ttl_s": 0.0}, {"wake_ttl_s": 1e9, "on_expiry": "suspend"}])
 def test_a_lifecycle_that_can_be_meant_is_returned(given: dict[str, Any]) -> None:
     lifecycle = Lifecycle(**given)
     assert lifecycle.check() is lifecycle

@@ -75,7 +75,7 @@ def test_a_spec_refuses_what_no_key_of_repetition_is() -> None:
         with pytest.raises(InvalidSpecError, match="idempotency_key"):
             SandboxSpec(idempotency_key=key)
     with pytest.raises(InvalidSpecError):
-        SandboxSpec(lifecycle=Lifecycle(timeout_s=-1.0)).checked()
+        SandboxSpec(lifecycle=Lifecycle(ttl_s=-1.0)).checked()
 
 
 def test_the_hosts_memory_is_a_table_and_says_how_much_more_may_be_used() -> None:

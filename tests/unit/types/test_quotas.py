@@ -15,7 +15,7 @@ from atoll.types import Quotas
         ),
         (Quotas(disk_mib=1.5), "the quota disk_mib is 1.5 (give a whole number, 0 to "),  # type: ignore[arg-type]
         (Quotas(vcpus=-1), "the quota vcpus is -1 (give 0 to 1,000,000,000, or None for no quota)"),
-        (Quotas(timeout_s=float("inf")), "the quota timeout_s is inf (give 0 to "),
+        (Quotas(ttl_s=float("inf")), "the quota ttl_s is inf (give 0 to "),
     ],
 )
 def test_a_quota_that_makes_no_sense_is_refused_with_those_that_do(quotas: Quotas, told: str) -> None:
@@ -25,5 +25,5 @@ def test_a_quota_that_makes_no_sense_is_refused_with_those_that_do(quotas: Quota
 
 
 def test_a_quota_may_be_nothing_and_a_part_of_a_processor() -> None:
-    quotas = Quotas(running=0, vcpus=0.5, timeout_s=0.5)
+    quotas = Quotas(running=0, vcpus=0.5, ttl_s=0.5)
     assert quotas.check() is quotas

@@ -27,7 +27,7 @@ def command(sandbox: str, length: float | None, extend_only: bool, as_json: bool
       atoll lease work off
     """
     with held(sandbox) as found:
-        info = found.set_timeout(length, extend_only=extend_only)
+        info = found.set_lease(length, extend_only=extend_only)
     if as_json:
         show_json(info)
     else:

@@ -15,12 +15,10 @@ from atoll.types import SandboxInfo
 
 @click.command(name="resume", cls=Command)
 @sandboxes_argument
-@click.option(
-    "--lease", "timeout_s", type=Length(), metavar="LENGTH", help="How long it may run from now on."
-)
+@click.option("--lease", "ttl_s", type=Length(), metavar="LENGTH", help="How long it may run from now on.")
 @click.option("--no-memory", is_flag=True, help="Drop its memory and boot it from its disk.")
 @json_option
-def command(sandboxes: tuple[str, ...], timeout_s: float | None, no_memory: bool, as_json: bool) -> None:
+def command(sandboxes: tuple[str, ...], ttl_s: float | None, no_memory: bool, as_json: bool) -> None:
     r"""Wake paused, suspended or crashed sandboxes now. Any use of a sandbox does the same.
 
     \b
@@ -30,7 +28,7 @@ def command(sandboxes: tuple[str, ...], timeout_s: float | None, no_memory: bool
 
     def resumed(sandbox: Sandbox) -> SandboxInfo:
         with progress_shown() as report:
-            sandbox.resume(timeout_s, memory=not no_memory, on_progress=report)
+            sandbox.resume(ttl_s, memory=not no_memory, on_progress=report)
         return sandbox.info()
 
     change(sandboxes, resumed, as_json=as_json)

@@ -54,7 +54,7 @@ def command(ctx: click.Context, /, keep: bool, terminal: bool, as_json: bool, **
     # Until the `with` below has begun, nothing else would kill it at a Ctrl-C.
     with killed_if_stopped() as made:
         with progress_shown() as report:
-            lease = Lifecycle(timeout_s=options["lease_s"])
+            lease = Lifecycle(ttl_s=options["lease_s"])
             made.append(Sandbox.create(**given, lifecycle=lease, keep=keep, on_progress=report))
         sandbox = made[0]
         if keep:

@@ -14,7 +14,7 @@ from atoll.tools import Line, Path, Seconds, clipped, tried
 from atoll.types import Lifecycle
 
 _MOST_TRIES = 20
-_LEASE = Lifecycle(timeout_s=IDLE_S, on_timeout="suspend")
+_LEASE = Lifecycle(ttl_s=IDLE_S, on_expiry="suspend")
 # Names, kinds, sizes and times of change; a fork keeps the times of what it does not touch.
 _LISTING = (
     "find . -xdev \\( -path ./proc -o -path ./sys \\) -prune -o ! -type d -printf '%P\\0%y %s %T@ %m\\0'"
@@ -66,7 +66,7 @@ class Forks:
         copies = [
             self._workplace.known(copy)
             for copy in await used.fork(
-                len(commands), lifecycle=Lifecycle(timeout_s=timeout_s + IDLE_S, on_timeout="suspend")
+                len(commands), lifecycle=Lifecycle(ttl_s=timeout_s + IDLE_S, on_expiry="suspend")
             )
         ]
         return await tried(copies, commands, timeout_s)

@@ -77,7 +77,7 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
         on_crash: OnCrash | None = None,
         start: bool | None = None,
         trust_host_ca: bool | None = None,
-        timeout_s: float | None = None,
+        ttl_s: float | None = None,
         lifecycle: Lifecycle | None = None,
         volumes: Mapping[str, str | VolumeMount] | None = None,
         team: str | None = None,
@@ -115,9 +115,9 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
             trust_host_ca: Trust the host's CA certificates inside, in addition to the image's own. None means
                 True, or the snapshot's setting. A snapshot or template fixes this and ``start``; another
                 value is refused.
-            timeout_s: Kill the sandbox this many seconds after its start: a short form of
-                ``lifecycle=Lifecycle(timeout_s=…)``. Give ``lifecycle`` instead for another end, such as
-                ``on_timeout="suspend"``.
+            ttl_s: Kill the sandbox this many seconds after its start: a short form of
+                ``lifecycle=Lifecycle(ttl_s=…)``. Give ``lifecycle`` instead for another end, such as
+                ``on_expiry="suspend"``.
             lifecycle: How long the sandbox may run, and what happens then. None means that it stays until it is
                 killed, and sleeps after 15 idle minutes unless a program is in ``with`` of it.
             volumes: Maps each absolute path inside to the volume that appears there: its name, or
@@ -172,7 +172,7 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
             on_crash=on_crash,
             start=start,
             trust_host_ca=trust_host_ca,
-            lifecycle=lease_of(lifecycle, timeout_s),
+            lifecycle=lease_of(lifecycle, ttl_s),
             volumes=copied_volumes(volumes),
             team=team,
             attributes=users_attributes(attributes),
@@ -197,16 +197,16 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
         id_or_name: str,
         *,
         wake: bool = True,
-        timeout_s: float | None = None,
+        ttl_s: float | None = None,
     ) -> Self:
         """Attach to a sandbox and wake it if it sleeps. If it crashed, do what its ``on_crash`` says.
 
         Args:
             id_or_name: The sandbox's id or name.
             wake: False leaves the sandbox as it is. Its first use then wakes it.
-            timeout_s: Length in seconds of the lease that begins when the sandbox wakes. None means the
+            ttl_s: Length in seconds of the lease that begins when the sandbox wakes. None means the
                 length in its lifecycle. The lease of a running sandbox is extended to this length, never
-                shortened. At its end the sandbox is killed, or what its lifecycle's ``on_timeout`` says.
+                shortened. At its end the sandbox is killed, or what its lifecycle's ``on_expiry`` says.
 
         Raises:
             SandboxNotFoundError: No sandbox has that id or name.
@@ -214,11 +214,11 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
             QuotaError: The team's quota allows no more running sandboxes.
             HostMemoryError: The host has too little memory left.
         """
-        Lifecycle(timeout_s=timeout_s).check()
+        Lifecycle(ttl_s=ttl_s).check()
         path = f"/v1/sandboxes/{ref(id_or_name)}"
         with closed_on_error(AsyncLink()) as link:
             if wake:
-                body, began = ResumeRequest(timeout_s=timeout_s), time.time()
+                body, began = ResumeRequest(ttl_s=ttl_s), time.time()
                 info = await link.call(
                     "POST", f"{path}/wake", SandboxInfo, body, timeout_s=LONG_S, repeatable=True
                 )
@@ -233,7 +233,7 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
         image: str | None = None,
         *,
         name: str,
-        timeout_s: float | None = None,
+        ttl_s: float | None = None,
         **options: Unpack[SandboxOptions],
     ) -> Self:
         """Attach to the sandbox with this name, or make it if there is none. It stays after ``async with``.
@@ -243,7 +243,7 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
         Args:
             image: What to make it of. A sandbox that exists is returned as it is, whatever its image.
             name: Its name, unique in the home.
-            timeout_s: The lease, as for ``connect`` and ``create``.
+            ttl_s: The lease, as for ``connect`` and ``create``.
             **options: Further arguments of ``create``, used only if it is made.
 
         Raises:
@@ -258,9 +258,9 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
         end, pause_s = time.monotonic() + wait_s, _FIRST_PAUSE_S
         while True:
             with contextlib.suppress(SandboxNotFoundError):
-                return await cls.connect(name, timeout_s=timeout_s)
+                return await cls.connect(name, ttl_s=ttl_s)
             try:
-                return await cls.create(image, name=name, timeout_s=timeout_s, keep=True, **options)
+                return await cls.create(image, name=name, ttl_s=ttl_s, keep=True, **options)
             except NameTakenError:
                 # another client makes it just now: it can be found once it runs
                 if time.monotonic() > end:

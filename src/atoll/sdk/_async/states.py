@@ -130,7 +130,7 @@ class AsyncStates(AsyncLeases):
 
     async def resume(
         self,
-        timeout_s: float | None = None,
+        ttl_s: float | None = None,
         memory: bool = True,
         *,
         on_progress: Callable[[Progress], Any] | None = None,
@@ -140,7 +140,7 @@ class AsyncStates(AsyncLeases):
         If its memory was not kept, it boots from its disk.
 
         Args:
-            timeout_s: Length in seconds of the lease that begins. None means the length in its lifecycle. The
+            ttl_s: Length in seconds of the lease that begins. None means the length in its lifecycle. The
                 lease of a running sandbox is extended to this length, never shortened.
             memory: False drops the kept memory, so that the sandbox boots from its disk.
             on_progress: Called every half second when waking takes over a second.
@@ -150,8 +150,8 @@ class AsyncStates(AsyncLeases):
             QuotaError: The team's quota allows no more running sandboxes, or no such lease.
             HostMemoryError: The host has too little memory left.
         """
-        Lifecycle(timeout_s=timeout_s).check()
-        await self._change("resume", ResumeRequest(timeout_s=timeout_s, memory=memory), on_progress)
+        Lifecycle(ttl_s=ttl_s).check()
+        await self._change("resume", ResumeRequest(ttl_s=ttl_s, memory=memory), on_progress)
 
     async def unplug(self, reason: str | None = None) -> None:
         """Cut the sandbox's network at once, both ways, and freeze it. No use wakes it until ``replug``.

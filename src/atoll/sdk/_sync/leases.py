@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from atoll.protocol import KeepAwakeRequest, TimeoutRequest
+from atoll.protocol import KeepAwakeRequest, LeaseRequest
 from atoll.sdk._sync.link import LONG_S, Link
 from atoll.types import Lifecycle, SandboxInfo, check_number
 
@@ -14,25 +14,25 @@ class Leases:
     _link: Link
     _path: str
 
-    def set_timeout(self, timeout_s: float | None, *, extend_only: bool = False) -> SandboxInfo:
-        """Make the lease end ``timeout_s`` seconds from now, whatever it was.
+    def set_lease(self, ttl_s: float | None, *, extend_only: bool = False) -> SandboxInfo:
+        """Make the lease end ``ttl_s`` seconds from now, whatever it was.
 
         The lifecycle says what happens then.
 
         This holds for the current run. The next resume begins a lease of the length in the lifecycle.
 
         Args:
-            timeout_s: Seconds. 0 ends the lease now, and None removes it.
+            ttl_s: Seconds. 0 ends the lease now, and None removes it.
             extend_only: Do not change a lease that ends later or never.
 
         Raises:
-            StateError: The sandbox sleeps. Give ``resume`` a ``timeout_s`` instead.
-            InvalidSpecError: ``timeout_s`` is not a valid length.
+            StateError: The sandbox sleeps. Give ``resume`` a ``ttl_s`` instead.
+            InvalidSpecError: ``ttl_s`` is not a valid length.
             QuotaError: The team's quota does not allow such a lease.
         """
-        Lifecycle(timeout_s=timeout_s).check()
-        body = TimeoutRequest(timeout_s=timeout_s, extend_only=extend_only)
-        return self._link.call("POST", f"{self._path}/timeout", SandboxInfo, body, timeout_s=LONG_S)
+        Lifecycle(ttl_s=ttl_s).check()
+        body = LeaseRequest(ttl_s=ttl_s, extend_only=extend_only)
+        return self._link.call("POST", f"{self._path}/lease", SandboxInfo, body, timeout_s=LONG_S)
 
     def keep_awake(self, seconds: float) -> SandboxInfo:
         """Wake the sandbox, and have it count as active for so long, whatever it does.

@@ -27,11 +27,11 @@ def fork_routes(teams: TeamRoutes, views: Views) -> Sequence[Route]:
     async def fork(request: TeamRequest) -> Response:
         wanted = await request.body(Fork)
         timeout_s = leases.DEFAULT_V1_S if wanted.timeout is None else wanted.timeout
-        leases.bounded(timeout_s, request.team.quotas.timeout_s)
+        leases.bounded(timeout_s, request.team.quotas.ttl_s)
         _check_count(wanted.count, request.team)
         info = await request.found()
         try:
-            lifecycle = leases.lease(timeout_s, info.lifecycle, request.team.quotas.timeout_s)
+            lifecycle = leases.lease(timeout_s, info.lifecycle, request.team.quotas.ttl_s)
             ids = await _forked(info, wanted.count, lifecycle)
         except StateError:
             state = (await request.sandbox()).state

@@ -34,7 +34,7 @@ def _sleep_routes(teams: TeamRoutes, views: Views) -> Sequence[Route]:
     pausing = Busy()
 
     async def connected(request: TeamRequest, timeout_s: int, memory: bool | None) -> Response:
-        leases.bounded(timeout_s, request.team.quotas.timeout_s)
+        leases.bounded(timeout_s, request.team.quotas.ttl_s)
         info = await request.sandbox()
         paused = state_of(info) == "paused"
         with _handle(info) as sandbox:
@@ -79,10 +79,10 @@ def _sleep_routes(teams: TeamRoutes, views: Views) -> Sequence[Route]:
 
 def _lease_routes(teams: TeamRoutes) -> Sequence[Route]:
     async def leased(request: TeamRequest, timeout_s: int, extend_only: bool) -> Response:
-        leases.bounded(timeout_s, request.team.quotas.timeout_s)
+        leases.bounded(timeout_s, request.team.quotas.ttl_s)
         with await request.handle() as sandbox:
             try:
-                await sandbox.set_timeout(timeout_s, extend_only=extend_only)
+                await sandbox.set_lease(timeout_s, extend_only=extend_only)
             except StateError:
                 raise Refusal(404, f"Sandbox '{sandbox.id}' is not running anymore") from None
         return no_content()

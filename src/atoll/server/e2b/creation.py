@@ -69,7 +69,7 @@ class Creation:
             Refusal: The request is invalid, or asks for more than this server supports.
         """
         timeout_s = default_s if asked.timeout is None else asked.timeout
-        most_s = team.quotas.timeout_s
+        most_s = team.quotas.ttl_s
         wanted: dict[str, Any] = {
             "lifecycle": leases.lease_of(asked, leases.bounded(timeout_s, most_s), most_s),
             "network": self._egress(asked),

@@ -6,7 +6,7 @@ import msgspec
 
 from atoll.server.e2b.answers import Refusal
 from atoll.server.e2b.wire import NewSandbox, OnTimeout
-from atoll.types import Lifecycle
+from atoll.types import Lifecycle, OnExpiry
 
 DEFAULT_V1_S = 15
 DEFAULT_V2_S = 300
@@ -39,10 +39,10 @@ def lease_of(asked: NewSandbox, timeout_s: int, most_s: float | None = None) -> 
             raise Refusal(400, "autoPauseMemory=false only applies when autoPause is true.")
         if auto_resume:
             raise Refusal(400, "autoPauseMemory=false cannot be combined with autoResume.")
-    on_timeout = "kill"
+    on_expiry: OnExpiry = "kill"
     if asked.auto_pause:
-        on_timeout = "stop" if asked.auto_pause_memory is False else "suspend"
-    like = Lifecycle(on_timeout=on_timeout, auto_resume=auto_resume, idle_suspend_s=0)  # type: ignore[arg-type]
+        on_expiry = "stop" if asked.auto_pause_memory is False else "suspend"
+    like = Lifecycle(on_expiry=on_expiry, auto_resume=auto_resume, idle_suspend_s=0)
     return lease(timeout_s, like, most_s)
 
 
@@ -52,12 +52,12 @@ def lease(timeout_s: int, like: Lifecycle, most_s: float | None = None) -> Lifec
     A use that wakes the sandbox gives 5 minutes or more, if the team may have that much.
     """
     woken_s = max(timeout_s, _WOKEN_LEAST_S)
-    wake_timeout_s = woken_s if most_s is None else min(woken_s, most_s)
-    return msgspec.structs.replace(like, timeout_s=timeout_s, wake_timeout_s=wake_timeout_s)
+    wake_ttl_s = woken_s if most_s is None else min(woken_s, most_s)
+    return msgspec.structs.replace(like, ttl_s=timeout_s, wake_ttl_s=wake_ttl_s)
 
 
 def told(lifecycle: Lifecycle) -> OnTimeout:
     """Return the end of a lease as E2B describes it."""
     return OnTimeout(
-        auto_resume=lifecycle.auto_resume, on_timeout="kill" if lifecycle.on_timeout == "kill" else "pause"
+        auto_resume=lifecycle.auto_resume, on_timeout="kill" if lifecycle.on_expiry == "kill" else "pause"
     )

@@ -218,7 +218,7 @@ OPERATIONS: tuple[Operation, ...] = (
     _of_sandbox("POST", "/wake"),
     _of_sandbox("POST", "/unplug"),
     _of_sandbox("POST", "/replug"),
-    _of_sandbox("POST", "/timeout"),
+    _of_sandbox("POST", "/lease"),
     _of_sandbox("POST", "/keep-awake"),
     _of_sandbox("POST", "/hold", query=("binds",)),
     _of_sandbox("POST", "/network", _network),

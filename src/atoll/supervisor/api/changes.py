@@ -13,10 +13,10 @@ from starlette.routing import Route
 from atoll.protocol import (
     DefaultsRequest,
     KeepAwakeRequest,
+    LeaseRequest,
     LimitsRequest,
     NetworkRequest,
     RollbackRequest,
-    TimeoutRequest,
 )
 from atoll.supervisor.api.reply import Report, answer, read_body
 from atoll.supervisor.lifecycle.defaults import Defaults
@@ -81,8 +81,8 @@ def change_routes(
     async def set_defaults(sandbox: Sandbox, wanted: DefaultsRequest, _: Report) -> None:
         await defaults.change(sandbox, wanted)
 
-    async def set_timeout(sandbox: Sandbox, wanted: TimeoutRequest, _: Report) -> None:
-        await leases.set_timeout(sandbox, wanted.timeout_s, extend_only=wanted.extend_only)
+    async def set_lease(sandbox: Sandbox, wanted: LeaseRequest, _: Report) -> None:
+        await leases.set_lease(sandbox, wanted.ttl_s, extend_only=wanted.extend_only)
 
     async def keep_awake(sandbox: Sandbox, wanted: KeepAwakeRequest, _: Report) -> None:
         await idle.keep_awake(sandbox, wanted.seconds)
@@ -95,7 +95,7 @@ def change_routes(
         changes.route("limits", LimitsRequest, set_limits),
         changes.route("network", NetworkRequest, set_network),
         changes.route("defaults", DefaultsRequest, set_defaults),
-        changes.route("timeout", TimeoutRequest, set_timeout),
+        changes.route("lease", LeaseRequest, set_lease),
         changes.route("keep-awake", KeepAwakeRequest, keep_awake),
         changes.route("rollback", RollbackRequest, roll_back),
     ]

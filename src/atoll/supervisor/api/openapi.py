@@ -58,9 +58,7 @@ OPERATIONS = (
     Operation(
         "post", "/v1/unplug-all", "Unplug all sandboxes", protocol.UnplugRequest, protocol.UnpluggedAll
     ),
-    Operation(
-        "post", f"{_ONE}/timeout", "Move the end of its lease", protocol.TimeoutRequest, types.SandboxInfo
-    ),
+    Operation("post", f"{_ONE}/lease", "Move the end of its lease", protocol.LeaseRequest, types.SandboxInfo),
     Operation(
         "post",
         f"{_ONE}/keep-awake",

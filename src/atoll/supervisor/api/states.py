@@ -35,11 +35,11 @@ def state_routes(
 
     async def resume(sandbox: Sandbox, wanted: ResumeRequest, report: Report) -> None:
         async with told_if_slow(report, lambda: Progress(step="waking")):
-            await wakes.resume(sandbox, wanted.timeout_s, memory=wanted.memory)
+            await wakes.resume(sandbox, wanted.ttl_s, memory=wanted.memory)
 
     async def wake(sandbox: Sandbox, wanted: ResumeRequest, report: Report) -> None:
         async with told_if_slow(report, lambda: Progress(step="waking")):
-            await wakes.resume(sandbox, wanted.timeout_s, memory=wanted.memory, by_hand=False)
+            await wakes.resume(sandbox, wanted.ttl_s, memory=wanted.memory, by_hand=False)
 
     async def pause(sandbox: Sandbox, _: _Nothing, __: Report) -> None:
         await pauses.pause(sandbox)

@@ -70,7 +70,7 @@ class ImageCreation:
             info = await self._image(spec, progress, caller)
             facts = self.images.facts(info.digest)
             check_start(spec, facts)
-            if spec.lifecycle.on_timeout == "stop":
+            if spec.lifecycle.on_expiry == "stop":
                 check_parts(engine_disk=self.engine_disks)
             async with self.operations.during(new_id(), "create"):
                 row = self._row(sandbox_id, spec, info.name, facts, volumes).but(**made)

@@ -80,7 +80,7 @@ class SnapshotCreation:
         limits = spec.limits.over(snapshot.limits)
         if not spec.best_effort:
             refuse_unheld(limits, self.means.of(snapshot.versions, engine_disk=snapshot.engine_disk))
-        if spec.lifecycle.on_timeout == "stop":
+        if spec.lifecycle.on_expiry == "stop":
             check_parts(engine_disk=snapshot.engine_disk)
         now_s = self.registry.now_s()
         own = {

@@ -94,7 +94,7 @@ class Forks:
             raise InvalidSpecError(f"count is {count}", hint=f"give 1 to {COUNT_MOST}")
         check_names(names, count)
         lifecycle = (lifecycle or sandbox.row.lifecycle).check()
-        if lifecycle.on_timeout == "stop":
+        if lifecycle.on_expiry == "stop":
             check_parts(sandbox.sandbox_id, engine_disk=sandbox.row.engine_disk)
         await self.volume_quotas.check_mounts(sandbox.row.volumes.values())
         wanted: list[str | None] = [*names] or [None] * count

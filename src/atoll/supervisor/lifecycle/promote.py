@@ -80,7 +80,7 @@ class Promotions:
             _check_pair(original, winner)
             columns: Columns = {}
             if original.running is None:
-                columns = self.leases.woken(original.row, original.row.lifecycle.timeout_s)
+                columns = self.leases.woken(original.row, original.row.lifecycle.ttl_s)
             label = Label(name, f"before {winner.sandbox_id} was promoted")
             with self._places(original.row, winner.row):
                 async with (

@@ -77,7 +77,7 @@ class Rollback:
         """
         row = sandbox.row
         if columns is None and sandbox.running is None:
-            columns = self.leases.woken(row, row.lifecycle.timeout_s)
+            columns = self.leases.woken(row, row.lifecycle.ttl_s)
         snapshot = self.registry.snapshot(ref)
         check_action("rollback", sandbox.row.state, sandbox.sandbox_id)
         check_plugged("roll back", sandbox)

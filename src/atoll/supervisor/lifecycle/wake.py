@@ -82,12 +82,12 @@ class Wakes:
                 sandbox.untold = sandbox.row.recovered
 
     async def resume(
-        self, sandbox: Sandbox, timeout_s: float | None = None, *, memory: bool = True, by_hand: bool = True
+        self, sandbox: Sandbox, ttl_s: float | None = None, *, memory: bool = True, by_hand: bool = True
     ) -> RunningMachine:
         """Make the sandbox run because a client asked for exactly that.
 
         Args:
-            timeout_s: Length of the lease that begins; None takes it from the lifecycle. If the sandbox
+            ttl_s: Length of the lease that begins; None takes it from the lifecycle. If the sandbox
                 already runs, its lease is extended to this length.
             memory: False drops the checkpoint of a sleeping sandbox and boots from its disk.
             by_hand: Also recover a sandbox that stays crashed until a user resumes it.
@@ -99,18 +99,18 @@ class Wakes:
             QuotaError: The quota of its team allows no more running sandboxes, or no lease of this length.
             HostMemoryError: The host has too little memory left.
         """
-        Lifecycle(timeout_s=timeout_s).check()
+        Lifecycle(ttl_s=ttl_s).check()
         async with sandbox.lock:
-            if timeout_s is not None:
-                self.quotas.check_lease(sandbox.row.team, Lifecycle(timeout_s=timeout_s))
+            if ttl_s is not None:
+                self.quotas.check_lease(sandbox.row.team, Lifecycle(ttl_s=ttl_s))
             row = sandbox.row
             check_action("wake", row.state, sandbox.sandbox_id)
             check_plugged("wake", sandbox)
             if not memory:
                 check_parts(sandbox.sandbox_id, engine_disk=row.engine_disk)
-            length_s = row.lifecycle.timeout_s if timeout_s is None else timeout_s
-            if timeout_s is not None and row.state == "running":
-                await self.registry.change(sandbox, **self.leases.extended(row, timeout_s))
+            length_s = row.lifecycle.ttl_s if ttl_s is None else ttl_s
+            if ttl_s is not None and row.state == "running":
+                await self.registry.change(sandbox, **self.leases.extended(row, ttl_s))
             running = await self._wake(sandbox, length_s, by_hand=by_hand, memory=memory)
             await keep_locked(self.registry, sandbox)
             return running

@@ -54,26 +54,24 @@ class LeaseExpiry:
             self.due.note(sandbox.row)
         self.tasks.watch(self._watching())
 
-    async def set_timeout(
-        self, sandbox: Sandbox, timeout_s: float | None, *, extend_only: bool = False
-    ) -> None:
-        """Set the lease to end ``timeout_s`` seconds from now. With 0 it has ended when this returns.
+    async def set_lease(self, sandbox: Sandbox, ttl_s: float | None, *, extend_only: bool = False) -> None:
+        """Set the lease to end ``ttl_s`` seconds from now. With 0 it has ended when this returns.
 
         Args:
-            timeout_s: None is no lease.
+            ttl_s: None is no lease.
             extend_only: A lease that ends later, or never, stays.
 
         Raises:
-            InvalidSpecError: ``timeout_s`` is not a valid length.
+            InvalidSpecError: ``ttl_s`` is not a valid length.
             StateError: The sandbox does not run, or is unplugged.
             QuotaError: The quota of its team does not allow such a lease.
         """
-        self.quotas.check_lease(sandbox.row.team, Lifecycle(timeout_s=timeout_s).check())
+        self.quotas.check_lease(sandbox.row.team, Lifecycle(ttl_s=ttl_s).check())
         async with sandbox.lock:
             check_action("set the lease of", sandbox.row.state, sandbox.sandbox_id)
             check_plugged("set the lease of", sandbox)
-            lengthen = self.leases.extended(sandbox.row, timeout_s)
-            columns = lengthen if extend_only else self.leases.lasting(timeout_s)
+            lengthen = self.leases.extended(sandbox.row, ttl_s)
+            columns = lengthen if extend_only else self.leases.lasting(ttl_s)
             if columns:
                 await self.registry.change(sandbox, **columns)
             if self.leases.is_over(sandbox.row):
@@ -127,7 +125,7 @@ class LeaseExpiry:
 
     async def _end_locked(self, sandbox: Sandbox) -> None:
         """Do what the sandbox's lifecycle says for the end of its lease."""
-        row, then = sandbox.row, sandbox.row.lifecycle.on_timeout
+        row, then = sandbox.row, sandbox.row.lifecycle.on_expiry
         _log.info("the lease of sandbox %s has ended: %s", sandbox.sandbox_id, then)
         if then == "kill":
             await self.kills.kill_locked(sandbox)

@@ -156,7 +156,7 @@ class Schedules:
         ends_at = sandbox.row.ends_at
         if ends_at is not None and ends_at - self._unix_s() < _LEASE_S / 2:
             with suppress(AtollError):  # a quota may not allow it
-                await self._leases.set_timeout(sandbox, _LEASE_S, extend_only=True)
+                await self._leases.set_lease(sandbox, _LEASE_S, extend_only=True)
 
     async def _note(self, sandbox: Sandbox, spec: ServiceSpec, run: ServiceRun) -> None:
         async with sandbox.lock:

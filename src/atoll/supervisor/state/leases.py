@@ -90,7 +90,7 @@ class Leases:
             "host_boot": self.clock.boot,
             "created_boot_s": now_s,
             "started_at": self.clock.unix_s(),
-            **self.lasting(row.lifecycle.timeout_s),
+            **self.lasting(row.lifecycle.ttl_s),
         }
 
     def woken(self, row: SandboxRow, length_s: float | None) -> Columns:
@@ -169,7 +169,7 @@ class Leases:
 
 def length_after_use(lifecycle: Lifecycle) -> float | None:
     """The length of the lease that begins when a sandbox is woken by use."""
-    return lifecycle.timeout_s if lifecycle.wake_timeout_s is None else lifecycle.wake_timeout_s
+    return lifecycle.ttl_s if lifecycle.wake_ttl_s is None else lifecycle.wake_ttl_s
 
 
 def due_s(row: SandboxRow) -> float | None:

@@ -70,10 +70,10 @@ def check_lease(team: str, quotas: Quotas, lifecycle: Lifecycle) -> None:
     Raises:
         QuotaError: The lease is too long, or has no end.
     """
-    most_s = quotas.timeout_s
+    most_s = quotas.ttl_s
     if most_s is None:
         return
-    first_s, woken_s = lifecycle.timeout_s, lifecycle.wake_timeout_s
+    first_s, woken_s = lifecycle.ttl_s, lifecycle.wake_ttl_s
     if first_s is None:
         raise QuotaError(
             f"sandboxes of team {team!r} need a lease of at most {most_s:.10g} seconds",
@@ -275,14 +275,14 @@ class TeamQuotas:
 
         No lease becomes the longest one.
         """
-        most_s = self.teams.quotas_of(team).timeout_s
+        most_s = self.teams.quotas_of(team).ttl_s
         if most_s is None:
             return lifecycle
-        first_s, woken_s = lifecycle.timeout_s, lifecycle.wake_timeout_s
+        first_s, woken_s = lifecycle.ttl_s, lifecycle.wake_ttl_s
         return msgspec.structs.replace(
             lifecycle,
-            timeout_s=most_s if first_s is None else min(first_s, most_s),
-            wake_timeout_s=None if woken_s is None else min(woken_s, most_s),
+            ttl_s=most_s if first_s is None else min(first_s, most_s),
+            wake_ttl_s=None if woken_s is None else min(woken_s, most_s),
         )
 
     def known_as(self, before: str, sandbox_id: str) -> None:
