@@ -32,7 +32,7 @@ def numbers() -> list[Number]:
     """Measure."""
     found: list[Number] = []
     with supervisor(pool_size=0), Sandbox.create() as sandbox:
-        sandbox.start(["python3", "-c", HOLD])
+        sandbox.processes.start(["python3", "-c", HOLD])
         while not sandbox.files.exists("/tmp/dirty"):
             time.sleep(0.1)
         without = times_ms(sandbox)

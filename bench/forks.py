@@ -50,7 +50,7 @@ def numbers() -> list[Number]:
 def start_numpy(sandbox: Sandbox) -> None:
     """Install numpy, and have a process that has imported it listen."""
     sandbox.run("pip install -q numpy", timeout_s=600).check()
-    sandbox.start(["python3", "-c", SERVER])
+    sandbox.processes.start(["python3", "-c", SERVER])
     while sandbox.run(f"ss -tln | grep -q LISTEN.*:{PORT}").exit_code:
         time.sleep(0.1)
 
@@ -74,7 +74,7 @@ def forks_s(sandbox: Sandbox, count: int, *, port: int | None = None) -> tuple[f
 
 def ask(copy: Sandbox, port: int) -> None:
     """Fail unless the copy's server answers what it should."""
-    with copy.dial(port) as connection:
+    with copy.ports.dial(port) as connection:
         connection.settimeout(60)
         answer = connection.recv(100).decode()
     if answer != SUM:

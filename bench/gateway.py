@@ -45,7 +45,7 @@ def numbers() -> list[Number]:
         )
 
         def direct() -> socket.socket:
-            return sandbox.dial(AGENT_PORT)
+            return sandbox.ports.dial(AGENT_PORT)
 
         def through() -> socket.socket:
             return socket.create_connection((host, int(port)))

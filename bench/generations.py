@@ -39,7 +39,7 @@ def numbers() -> list[Number]:
     """Measure."""
     home = Home.default()
     with supervisor(pool_size=0), Sandbox.create(limits=Limits(memory_mib=2048)) as sandbox:
-        sandbox.start(["python3", "-c", PROGRAM])
+        sandbox.processes.start(["python3", "-c", PROGRAM])
         while not sandbox.files.exists("ready"):
             time.sleep(0.1)
         sandbox.suspend()

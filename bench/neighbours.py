@@ -36,7 +36,7 @@ def beside_a_bomb_without_limits(neighbour: Sandbox) -> list[Number]:
     """Measure beside a fork bomb that has the default limits, pause it and end it."""
     alone_ms = p95_ms(neighbour)
     with Sandbox.create() as hostile:
-        hostile.start(["bash", "-c", SHELL_BOMB])
+        hostile.processes.start(["bash", "-c", SHELL_BOMB])
         time.sleep(GROWN_S)
         beside_ms = p95_ms(neighbour)
         began_s = time.perf_counter()
@@ -73,7 +73,7 @@ def beside(name: str, program: str, neighbour: Sandbox) -> Number:
 def start(hostile: Sandbox, program: str) -> None:
     """Start the program; its limits may strike before the answer comes."""
     try:
-        hostile.start(["python3", "-c", program])
+        hostile.processes.start(["python3", "-c", program])
     except AtollError as error:
         print(f"bench: {error}")
 

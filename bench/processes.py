@@ -72,10 +72,10 @@ def suspend_and_wake_ms(count: int) -> tuple[float, float]:
     """Return the medians of a suspend and of the first command after it."""
     times = []
     with Sandbox.create() as sandbox:
-        sandbox.start(["bash", "-c", SLEEPERS.format(count=count)])
+        sandbox.processes.start(["bash", "-c", SLEEPERS.format(count=count)])
         wait_for(lambda: sandbox.files.exists("/tmp/ready"))
         for _ in range(ROUNDS):
-            sandbox.processes()  # whoever looks at all of them may leave something to be saved
+            sandbox.processes.list()  # whoever looks at all of them may leave something to be saved
             time.sleep(SETTLED_S)
             suspend_ms = timed_ms(sandbox.suspend)
             time.sleep(SETTLED_S)

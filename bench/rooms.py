@@ -35,6 +35,6 @@ def refill() -> None:
 
 def make_dirty(sandbox: Sandbox) -> None:
     """Start a Python process inside that holds 64 MiB of random bytes, and wait until it has them."""
-    sandbox.start(["python3", "-c", DIRTY])
+    sandbox.processes.start(["python3", "-c", DIRTY])
     while not sandbox.files.exists("/tmp/dirty"):
         time.sleep(0.05)

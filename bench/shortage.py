@@ -121,7 +121,7 @@ def main() -> int:
     watch.begin(lambda: watch.time("atoll ls", listing))
     try:
         for one in guests:
-            one.start(["python3", "-c", _FILL, str(options.mib)])
+            one.processes.start(["python3", "-c", _FILL, str(options.mib)])
         time.sleep(options.seconds)
     finally:
         watch.end()

@@ -59,7 +59,7 @@ def numbers() -> list[Number]:
         network = Policy(rules=(Policy.expose_host(port),))
         with Sandbox.create(network=network) as sandbox:
             for _ in range(2):
-                sandbox.start(["python3", "-c", FLOOD, str(port)])
+                sandbox.processes.start(["python3", "-c", FLOOD, str(port)])
             times = [one_round_ms(sandbox, sink) for _ in range(WARM_UP_ROUNDS + ROUNDS)][WARM_UP_ROUNDS:]
         listener.shutdown(socket.SHUT_RDWR)
     last, frozen = zip(*times, strict=True)

@@ -52,8 +52,8 @@ def numbers() -> list[Number]:
 def by_the_gateway() -> list[Number]:
     """From a request to the first byte of its answer, of a server in a paused sandbox and in one that runs."""
     with served() as variables, Sandbox.create(team="default") as sandbox:
-        sandbox.start(["python3", "-c", SERVER], stream=False)
-        sandbox.wait_for_port(8000)
+        sandbox.processes.start(["python3", "-c", SERVER], stream=False)
+        sandbox.ports.wait(8000)
         host, _, port = variables["E2B_API_URL"].rpartition("//")[2].rpartition(":")
         request = (
             f"HEAD / HTTP/1.1\r\nHost: localhost\r\nE2b-Sandbox-Id: {sandbox.id}\r\n"
@@ -121,7 +121,7 @@ def by_data() -> Number:
         port = listener.getsockname()[1]
         network = Policy(rules=(Policy.expose_host(port),))
         with Sandbox.create(network=network, lifecycle=Lifecycle(wake_on_data=True)) as sandbox:
-            sandbox.start(["python3", "-c", ECHO % port], stream=False)
+            sandbox.processes.start(["python3", "-c", ECHO % port], stream=False)
             server = listener.accept()[0]
             with server:
 

@@ -58,7 +58,7 @@ def work(sandbox: Sandbox) -> None:
     say("It gets a data file, and a Python process that keeps variables in memory:")
     with timed("two files in, a Python process started"):
         sandbox.files.upload(HERE / "river", "/workspace/river")
-        with sandbox.start(["python3", "/workspace/river/notebook.py"]) as notebook:
+        with sandbox.processes.start(["python3", "/workspace/river/notebook.py"]) as notebook:
             next(iter(notebook))  # it says that it is ready; it goes on when this handle is closed
     ask(
         sandbox,
@@ -120,7 +120,7 @@ def roll_back(sandbox: Sandbox) -> None:
 
 def ask(sandbox: Sandbox, code: str) -> str:
     """Run code in the notebook inside the sandbox and return what it printed."""
-    with sandbox.dial(PORT) as connection:
+    with sandbox.ports.dial(PORT) as connection:
         connection.sendall(code.encode())
         connection.shutdown(1)  # SHUT_WR: the code ends here
         answer = b"".join(iter(lambda: connection.recv(65536), b""))

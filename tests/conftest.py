@@ -109,7 +109,7 @@ def e2b_port(module_home: Path) -> Iterator[int]:
     with pytest.MonkeyPatch.context() as patch, locked(homes.CACHE / "e2b-port.lock"):
         patch.setenv("E2B_DEBUG", "true")
         patch.setenv("E2B_API_KEY", "e2b_" + "0" * 40)
-        with Sandbox.create() as sandbox, sandbox.forward(49983, local_port=49983) as forward:
+        with Sandbox.create() as sandbox, sandbox.ports.forward(49983, local_port=49983) as forward:
             yield forward.port
 
 

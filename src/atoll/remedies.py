@@ -61,9 +61,9 @@ WORDS = (
     Words(
         "--template code-interpreter-v1", 'template="code-interpreter-v1"', 'template="code-interpreter-v1"'
     ),
-    Words("atoll port", "sandbox.forward(…)", "url", "sandbox.get_host(…)"),
+    Words("atoll port", "sandbox.ports.forward(…)", "url", "sandbox.get_host(…)"),
     Words("atoll cp", "sandbox.files.upload(…)", "write_file", "sandbox.files.write(…)"),
-    Words("atoll attach --list", "sandbox.processes()", "processes", "sandbox.commands.list()"),
+    Words("atoll attach --list", "sandbox.processes.list()", "processes", "sandbox.commands.list()"),
 )
 """What each face calls the same thing, by what a hint may have between backquotes."""
 

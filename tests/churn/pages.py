@@ -43,7 +43,7 @@ class Worker:
         self._strange: list[str] = []
         self._sandbox = Sandbox.create(limits=Limits(memory_mib=512))
         self._sandbox.files.write("page_keeper.py", Path(page_keeper.__file__).read_text())
-        self._sandbox.start(["python3", "page_keeper.py", str(_MIB), str(seed)], stream=False)
+        self._sandbox.processes.start(["python3", "page_keeper.py", str(_MIB), str(seed)], stream=False)
 
     def work(self, until_s: float) -> None:
         """Do things at random until that moment of the monotonic clock."""

@@ -166,10 +166,10 @@ def look(sandbox: Sandbox) -> Entry:
 
 def _answer(sandbox: Sandbox) -> Entry:
     try:
-        connection = sandbox.dial(PORT)
+        connection = sandbox.ports.dial(PORT)
     except NotFoundError:
         begin(sandbox)
-        connection = sandbox.dial(PORT)
+        connection = sandbox.ports.dial(PORT)
     with connection:
         return Lines(connection).ask(b"?")
 
@@ -177,11 +177,11 @@ def _answer(sandbox: Sandbox) -> Entry:
 def begin(sandbox: Sandbox) -> None:
     """Start the ledger's program and wait until it listens, or somebody else's does."""
     sandbox.files.write(_PATH, PROGRAM)
-    sandbox.start(["python3", _PATH]).close()
+    sandbox.processes.start(["python3", _PATH]).close()
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
-            sandbox.dial(PORT).close()
+            sandbox.ports.dial(PORT).close()
             return
         except NotFoundError:
             if time.monotonic() > deadline:
@@ -201,7 +201,7 @@ class Scribe:
         self.last = before
         self.told: list[tuple[float, Entry]] = []
         self._stopped = threading.Event()
-        self._connection = sandbox.dial(PORT)
+        self._connection = sandbox.ports.dial(PORT)
         self._thread = threading.Thread(target=self._write, name="scribe")
         self._thread.start()
 

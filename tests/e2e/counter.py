@@ -22,7 +22,7 @@ while True:
 
 def start_counter(sandbox: Sandbox) -> Process:
     """Start the counter, and wait until it answers for the first time: with 1."""
-    process = sandbox.start(["python3", "-c", PROGRAM])
+    process = sandbox.processes.start(["python3", "-c", PROGRAM])
     end = time.monotonic() + BOUND_S
     while sandbox.run(f"ss -tln | grep -q LISTEN.*:{PORT}").exit_code:
         assert time.monotonic() < end, "the counter does not listen"
@@ -32,7 +32,7 @@ def start_counter(sandbox: Sandbox) -> Process:
 
 def count(sandbox: Sandbox) -> int:
     """Ask the counter, which counts one further."""
-    with sandbox.dial(PORT) as connection:
+    with sandbox.ports.dial(PORT) as connection:
         connection.settimeout(BOUND_S)
         read = b""
         while piece := connection.recv(100):

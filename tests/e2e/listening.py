@@ -15,7 +15,7 @@ def until_listening(box: Sandbox, port: int) -> None:
     deadline = time.monotonic() + BOUND_S
     while True:
         try:
-            box.dial(port).close()
+            box.ports.dial(port).close()
             return
         except NotFoundError:
             assert time.monotonic() < deadline

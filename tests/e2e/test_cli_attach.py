@@ -43,7 +43,7 @@ def on_a_terminal(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], in
 
 def shell_in(sandbox: Sandbox) -> Terminal:
     """A shell on a terminal, whose client leaves it once it has a variable."""
-    terminal = sandbox.pty(["sh", "-i"], size=TerminalSize(cols=80, rows=24))
+    terminal = sandbox.processes.pty(["sh", "-i"], size=TerminalSize(cols=80, rows=24))
     terminal.send(b"X=kept; echo rea''dy\n")
     seen = b""
     while b"ready" not in seen:
@@ -74,7 +74,7 @@ def test_a_shell_is_gone_on_with_left_by_its_keys_and_ended_by_its_own_exit(work
         os.write(ours, b"exit 7\r")
         rest(ours)
         assert process.wait(LONG_S) == 7
-    assert work.processes() == []
+    assert work.processes.list() == []
     other = shell_in(work)
     fed = atoll("attach", "work", stdin=b"echo fed-$X; exit 9\n")
     assert fed.returncode == 9 and b"fed-kept" in fed.stdout, "a pipe's end is no Ctrl-D"
@@ -88,7 +88,7 @@ def test_a_sleeping_sandbox_is_woken_and_a_shell_that_sleep_has_cut_says_how(wor
         until(ours, b"$ ")
         os.write(ours, b"Y=still; echo u''p\r")
         until(ours, b"up")
-        (program,) = work.processes()
+        (program,) = work.processes.list()
         work.suspend()
         told = until(ours, b"attaches again").replace(b"\r\n", b"")
         assert f"`atoll attach work {program.pid}` wakes it".encode() in told
@@ -104,7 +104,7 @@ def test_a_sleeping_sandbox_is_woken_and_a_shell_that_sleep_has_cut_says_how(wor
         assert process.wait(LONG_S) == 0
     with on_a_terminal("exec", "work", "sh", "-c", "echo u''p; exec sleep 1000") as (process, ours):
         until(ours, b"up")  # then the client knows the program's number too
-        programs = work.processes()
+        programs = work.processes.list()
         work.suspend()
         until(ours, f"`atoll attach work {programs[0].pid}`".encode())
     with on_a_terminal("shell", "work") as (process, ours):
@@ -116,7 +116,7 @@ def test_a_sleeping_sandbox_is_woken_and_a_shell_that_sleep_has_cut_says_how(wor
 def test_without_a_pid_the_programs_are_listed_unless_one_alone_has_a_terminal(work: Sandbox) -> None:
     none = atoll("attach", "work")
     assert none.returncode == 125 and b"`atoll shell work` opens a terminal" in none.stderr
-    counting = work.start("while read line; do echo got $line; done; exit 5", stdin=True)
+    counting = work.processes.start("while read line; do echo got $line; done; exit 5", stdin=True)
     listed = atoll("attach", "work")
     assert listed.returncode == 125 and b"name one by its pid: atoll attach work PID" in listed.stderr
     row = listed.stdout.decode().splitlines()[1].split()
@@ -136,7 +136,7 @@ def test_without_a_pid_the_programs_are_listed_unless_one_alone_has_a_terminal(w
 
 
 def test_a_program_without_a_terminal_gets_input_and_ctrl_c_leaves_it_alone(work: Sandbox) -> None:
-    program = work.start("echo up; while read line; do echo got $line; done; exit 5", stdin=True)
+    program = work.processes.start("echo up; while read line; do echo got $line; done; exit 5", stdin=True)
     with on_a_terminal("attach", "work", str(program.pid)) as (process, ours):
         until(ours, b"up")
         os.write(ours, b"one\n")
@@ -181,7 +181,7 @@ def test_a_program_that_draws_its_screen_draws_it_again_and_the_terminal_is_left
         "print('\\x1b[?1049h\\x1b[cscreen', flush=True)\n"
         "while True: time.sleep(1000)\n"
     )
-    terminal = work.pty(["python3", "-c", drawing], size=TerminalSize(cols=100, rows=30))
+    terminal = work.processes.pty(["python3", "-c", drawing], size=TerminalSize(cols=100, rows=30))
     while b"screen" not in terminal.receive():
         pass
     terminal.close()
@@ -191,4 +191,4 @@ def test_a_program_that_draws_its_screen_draws_it_again_and_the_terminal_is_left
         os.write(ours, b"\x1d")
         assert b"\x1b[?1049l" in until(ours, b"attaches to it again")
         assert process.wait(LONG_S) == 0
-    assert [one.pid for one in work.processes()] == [terminal.pid]
+    assert [one.pid for one in work.processes.list()] == [terminal.pid]

@@ -86,7 +86,7 @@ def test_a_program_that_runs_past_its_timeout_is_told_in_words_of_the_command_li
     assert done.returncode == 125
     told = json.loads(done.stderr)["error"] if how == ["--json"] else {"message": done.stderr.decode()}
     assert "'sleep' ran past its --timeout of 0.5 seconds and was killed" in told["message"]
-    assert "`start`" not in done.stderr.decode() and "timeout_s" not in done.stderr.decode()
+    assert "`processes.start`" not in done.stderr.decode() and "timeout_s" not in done.stderr.decode()
 
 
 @pytest.mark.parametrize("how", ["--lease", "--lifetime"])

@@ -62,7 +62,7 @@ def test_the_request_is_made_while_somebody_waits_or_computes_and_ends_with_the_
     with looking() as latency, Sandbox.create() as sandbox:
         assert latency.least_us <= QUICK_US
         until(lambda: now_us() > QUICK_US)
-        computing = sandbox.start(
+        computing = sandbox.processes.start(
             ["sh", "-c", "for i in $(seq $(nproc)); do (while :; do :; done) & done; wait"]
         )
         until(lambda: now_us() <= QUICK_US)

@@ -22,7 +22,7 @@ sandbox = Sandbox.create()
 sandbox.files.write("data.txt", "x\\ny\\n")
 sandbox.files.write("Makefile", "all:\\n\\techo made\\n")
 path, source, target = "/workspace/new", "/workspace/a", "/workspace/c"
-sandbox.start(["python3", "-m", "http.server", "8000"])
+sandbox.processes.start(["python3", "-m", "http.server", "8000"])
 """,
     "lifecycle": "from atoll import Sandbox\n",
     "restores": "from atoll import Sandbox\nsandbox = Sandbox.create()\n",

@@ -52,19 +52,19 @@ with Sandbox.create() as sandbox:
     assert (place / "down/a").read_bytes() == bytes(range(256)) * 5000
     sandbox.files.download("note", place / "note")
     assert (place / "note").read_bytes() == b"a\\r\\nb"
-    with sandbox.pty("tty; exit 4", size=TerminalSize(rows=10, cols=40)) as terminal:
+    with sandbox.processes.pty("tty; exit 4", size=TerminalSize(rows=10, cols=40)) as terminal:
         assert b"/dev/pts/" in b"".join(terminal)
         assert terminal.wait().exit_code == 4
-    sandbox.pty("sleep 1000 & yes").__exit__(None, None, None)  # full of output that nobody reads
+    sandbox.processes.pty("sleep 1000 & yes").__exit__(None, None, None)  # full of output that nobody reads
     sandbox.files.write("turn.py", TURN)
-    sandbox.start("python3 turn.py")
-    sandbox.wait_for_port(7777, timeout_s=60)
-    with sandbox.dial(7777) as sock:
+    sandbox.processes.start("python3 turn.py")
+    sandbox.ports.wait(7777, timeout_s=60)
+    with sandbox.ports.dial(7777) as sock:
         sock.settimeout(60)
         sock.sendall(b"abc")
         sock.shutdown(1)
         assert (sock.recv(9), sock.recv(9)) == (b"cba", b"")
-    with sandbox.forward(7777) as forward:
+    with sandbox.ports.forward(7777) as forward:
         with socket.create_connection(("127.0.0.1", forward.port), 60) as sock:
             sock.sendall(b"def")
             sock.shutdown(1)
@@ -75,13 +75,13 @@ with Sandbox.create() as sandbox:
         task = lambda fork, code: fork.run(f"exit {code}")
         tried = Evaluation(sandbox, strategies, task, journal=place / "journal").run()
         assert tried.best().strategy == "right"
-    process = sandbox.start("sleep 1000")
+    process = sandbox.processes.start("sleep 1000")
     process.kill()
     assert process.wait().exit_code == 137
 
 async def beside():
     async with await AsyncSandbox.create() as sandbox:
-        async with sandbox.forward(7777) as forward:
+        async with sandbox.ports.forward(7777) as forward:
             assert forward.port
         assert (await sandbox.run("uname")).stdout == "Linux\\n"
 

@@ -122,16 +122,16 @@ def test_the_images_own_program_runs_beside_the_agent_and_its_output_is_kept(ser
     config = {"Entrypoint": ["/bin/sh", "-c"], "Cmd": ["echo up; exec sleep 1000"]}
     reference = serve("service", ImageSource(shell_layers(), config))
     with Sandbox.create(image=reference, start=True) as sandbox:
-        (process,) = [process for process in sandbox.processes() if process.tag == "image"]
+        (process,) = [process for process in sandbox.processes.list() if process.tag == "image"]
         until = time.monotonic() + BOUND_S
         while process.argv[0] != "/bin/sh" and time.monotonic() < until:
             time.sleep(0.05)
-        attached = sandbox.attach(process.pid)
+        attached = sandbox.processes.attach(process.pid)
         assert next(iter(attached)).data == b"up\n"
         attached.close()
         assert "started: /bin/sh -c" in "".join(sandbox.logs())
         with Sandbox.connect(sandbox.fork(1)[0].id) as twin:
-            assert [process.tag for process in twin.processes()] == ["image"]
+            assert [process.tag for process in twin.processes.list()] == ["image"]
             twin.kill()
     with pytest.raises(InvalidSpecError, match="no program to start"):
         Sandbox.create(image=serve("shell", ImageSource(shell_layers())), start=True)

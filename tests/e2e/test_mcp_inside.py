@@ -34,7 +34,7 @@ async def sandbox(module_home: Path) -> AsyncIterator[AsyncSandbox]:
     async with await AsyncSandbox.create(name="inside") as sandbox:
         await sandbox.files.write("server.py", SERVER.read_text())
         await sandbox.services.add("mcp", [*COMMAND, str(PORT)], port=PORT)
-        await sandbox.wait_for_port(PORT, timeout_s=ANSWER_S)
+        await sandbox.ports.wait(PORT, timeout_s=ANSWER_S)
         yield sandbox
 
 
@@ -51,7 +51,7 @@ async def host_name(sandbox: AsyncSandbox) -> str:
 
 async def servers(sandbox: AsyncSandbox) -> int:
     """How many servers on standard streams run."""
-    return len([one for one in await sandbox.processes() if one.argv == COMMAND])
+    return len([one for one in await sandbox.processes.list() if one.argv == COMMAND])
 
 
 async def test_a_server_on_standard_streams_is_used_and_ended_with_its_context(sandbox: AsyncSandbox) -> None:
@@ -87,7 +87,7 @@ async def test_what_does_not_end_by_itself_is_killed_also_after_a_cancellation(s
         async with sandbox.mcp(command=deaf):
             scope.cancel()
             await anyio.sleep_forever()
-    assert [one for one in await sandbox.processes() if one.argv == deaf] == []
+    assert [one for one in await sandbox.processes.list() if one.argv == deaf] == []
 
 
 async def test_a_server_that_listens_is_reached_by_its_address(sandbox: AsyncSandbox) -> None:

@@ -107,10 +107,10 @@ def test_what_a_deleted_open_file_is_after_an_operation(module_home: Path) -> No
             "os.link('/workspace/one', '/workspace/two'); os.unlink('/workspace/one'); print('ready', flush=True);"
             "input(); f.write('+more'); f.flush(); f.seek(0); print(f.read(), open('/workspace/two').read())"
         )
-        with sandbox.start(["python3", "-c", script], stdin=True, stream=True) as process:
+        with sandbox.processes.start(["python3", "-c", script], stdin=True, stream=True) as process:
             assert next(iter(process)).text == "ready\n"
             sandbox.suspend()
-        twin = sandbox.attach(process.pid)
+        twin = sandbox.processes.attach(process.pid)
         twin.write_stdin("\n")
         # The other name does not see it: see the table in the guide.
         assert "kept+more kept\n" in twin.wait(timeout_s=120).stdout
@@ -119,10 +119,10 @@ def test_what_a_deleted_open_file_is_after_an_operation(module_home: Path) -> No
 def test_a_deleted_fifo_that_is_open_keeps_a_sandbox_awake_and_says_so(module_home: Path) -> None:
     with Sandbox.create() as sandbox:
         script = "import os; os.mkfifo('fifo'); f = os.open('fifo', os.O_RDWR); os.unlink('fifo'); input()"
-        process = sandbox.start(["python3", "-c", script], stdin=True)
+        process = sandbox.processes.start(["python3", "-c", script], stdin=True)
         while sandbox.run(f"! test -e fifo && ls -l /proc/{process.pid}/fd | grep fifo").exit_code:
             time.sleep(0.05)
         with pytest.raises(AtollError):
             sandbox.suspend()
         assert sandbox.info().state == "running"
-        assert process.pid in [row.pid for row in sandbox.processes()]
+        assert process.pid in [row.pid for row in sandbox.processes.list()]

@@ -95,10 +95,10 @@ def test_programs_run_with_streams_errors_and_variables(sandbox: Sandbox) -> Non
 
 
 def test_programs_run_beside_and_on_a_terminal(sandbox: Sandbox) -> None:
-    process = sandbox.start("read line; echo got $line", stdin=True)
+    process = sandbox.processes.start("read line; echo got $line", stdin=True)
     process.write_stdin("it\n")
-    assert sandbox.attach(process.pid).wait().stdout == "got it\n"
-    with sandbox.pty("tty; exit 4", size=TerminalSize(rows=10, cols=40)) as terminal:
+    assert sandbox.processes.attach(process.pid).wait().stdout == "got it\n"
+    with sandbox.processes.pty("tty; exit 4", size=TerminalSize(rows=10, cols=40)) as terminal:
         output = b"".join(terminal)
     assert b"/dev/pts/" in output
 
@@ -117,22 +117,22 @@ def test_files_go_both_ways_however_large(sandbox: Sandbox, tmp_path: Path) -> N
 
 
 def test_a_port_inside_is_dialled(place: str, sandbox: Sandbox) -> None:
-    sandbox.start(
+    sandbox.processes.start(
         'python3 -c \'import socket; s = socket.create_server(("", 7777)); \n'
         'while True:\n c = s.accept()[0]; d = b""\n while p := c.recv(99): d += p\n c.sendall(d[::-1]); c.close()\''
     )
-    sandbox.wait_for_port(7777, timeout_s=60)
-    with sandbox.dial(7777) as sock:
+    sandbox.ports.wait(7777, timeout_s=60)
+    with sandbox.ports.dial(7777) as sock:
         sock.settimeout(60)
         sock.sendall(b"abc")
         sock.shutdown(1)  # the server inside sees the end, and its answer still comes
         assert sock.recv(9) == b"cba"
         assert sock.recv(9) == b""
     with pytest.raises(NotFoundError):
-        sandbox.dial(7778)
+        sandbox.ports.dial(7778)
     if place == "far":
-        assert sandbox.url(7777).startswith(f"https://7777-{sandbox.id}.far.test:")
-        assert "?atoll-link=" in sandbox.url(7777, expires_in_s=60)
+        assert sandbox.ports.url(7777).startswith(f"https://7777-{sandbox.id}.far.test:")
+        assert "?atoll-link=" in sandbox.ports.url(7777, expires_in_s=60)
 
 
 def test_it_sleeps_wakes_forks_and_goes_back(sandbox: Sandbox) -> None:

@@ -31,7 +31,7 @@ def test_what_works_gets_new_ones_and_loses_old_ones_and_what_waits_gets_none(ho
         Sandbox.create(name="busy", lifecycle=OFTEN) as busy,
     ):
         own = busy.snapshot(name="own")
-        busy.start(f'python3 -c "{BUSY}"')
+        busy.processes.start(f'python3 -c "{BUSY}"')
         seen: dict[str, SnapshotInfo] = {}
 
         def enough() -> bool:

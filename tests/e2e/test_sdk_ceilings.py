@@ -85,7 +85,7 @@ def test_a_ceiling_holds_while_sandboxes_run_when_they_wake_and_for_their_copies
     writing = Rule(action="deny", name="no writing", hosts=(HOST_NAME,), ports=(port,), methods=("POST",))
     with Sandbox.create(team="reef", network=exposed) as sandbox:
         assert curl(sandbox, f"{here}/a", "-d", "x") == "POST /a"
-        holds = sandbox.start(["python3", "-c", HOLDS, str(port)])
+        holds = sandbox.processes.start(["python3", "-c", HOLDS, str(port)])
         until(lambda: sandbox.files.exists("/tmp/open"))
         Teams.set_ceiling("reef", Policy(rules=(writing, Policy.expose_host(port))))
         assert holds.wait(timeout_s=BOUND_S).stdout == "reset\n"

@@ -108,7 +108,7 @@ def world(clients: Sandbox) -> Iterator[World]:
         outside = stack.enter_context(clients.fork()[0])
         outside.set_network("none")
         served = {name: port for name, port in PORTS.items() if WHOLE or name != "ssh"}
-        forwards = {name: stack.enter_context(outside.forward(port)) for name, port in served.items()}
+        forwards = {name: stack.enter_context(outside.ports.forward(port)) for name, port in served.items()}
         ports = {name: forward.port for name, forward in forwards.items()}
         env = {"WEB": f"https://{HOST_NAME}:{ports['web']}"}
         outside.run("sh /srv/files.sh", user="root", env=env).check()
@@ -119,9 +119,9 @@ def world(clients: Sandbox) -> Iterator[World]:
         if WHOLE:
             lines.append(f"mkdir -p /run/sshd && exec /usr/sbin/sshd -D -p {PORTS['ssh']}")
         for line in lines:
-            outside.start(["sh", "-c", line], user="root")
+            outside.processes.start(["sh", "-c", line], user="root")
         for port in served.values():
-            outside.wait_for_port(port)
+            outside.ports.wait(port)
         yield World(clients, ports)
 
 

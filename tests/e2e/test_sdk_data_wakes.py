@@ -50,7 +50,7 @@ def chatting(
         )
         sandbox.keep_awake(600)
         sandbox.files.write("chat.py", CHAT)
-        sandbox.start(["python3", "chat.py", str(port), str(count)], stream=False)
+        sandbox.processes.start(["python3", "chat.py", str(port), str(count)], stream=False)
         servers = [stack.enter_context(listener.accept()[0]) for _ in range(count)]
         for server in servers:
             server.settimeout(BOUND_S)

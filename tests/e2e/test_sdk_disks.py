@@ -38,7 +38,7 @@ def test_everything_goes_on_while_a_copy_of_a_full_disk_is_made(module_home: Pat
         sandbox.run(MUCH).check()
         sandbox.run("echo deleted >/workspace/gone").check()
         start_counter(sandbox)
-        with sandbox.start(READER, stdin=True, stream=True) as reader:
+        with sandbox.processes.start(READER, stdin=True, stream=True) as reader:
             outputs = iter(reader)
             assert next(outputs).text == "ready\n"
             (copy,) = sandbox.fork(1)

@@ -27,7 +27,7 @@ REST_BYTES = 12 * MIB
 def keeper(home: Path) -> Iterator[Sandbox]:
     with Sandbox.create() as sandbox:
         sandbox.files.write("memory_keeper.py", Path(memory_keeper.__file__).read_text())
-        sandbox.start(["python3", "memory_keeper.py", str(SIZE_MIB)])
+        sandbox.processes.start(["python3", "memory_keeper.py", str(SIZE_MIB)])
         assert answer(sandbox) == "ready"
         yield sandbox
 

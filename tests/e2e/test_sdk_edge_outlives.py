@@ -89,7 +89,7 @@ def test_a_connection_with_a_secret_and_its_limit_outlive_supervisors(module_hom
     with Sandbox.create(network=Policy(rules=(rule,))) as sandbox:
         sandbox.files.write("ask.py", ASK)
         sandbox.run("mkfifo ask answers")
-        sandbox.start(["python3", "ask.py", HOST_NAME, str(port)], stream=False)
+        sandbox.processes.start(["python3", "ask.py", HOST_NAME, str(port)], stream=False)
 
         def asked(path: str) -> str:
             return sandbox.run(f"echo {path} >ask; cat answers").stdout

@@ -72,7 +72,7 @@ def test_much_output_passes_and_the_last_of_it_is_kept(sandbox: Sandbox) -> None
     result = sandbox.run(f"head -c {128 * MIB} /dev/zero; echo end", max_output_bytes=1000, timeout_s=300)
     assert result.stdout_bytes == b"\0" * 996 + b"end\n"
     assert result.truncated
-    with sandbox.start(f"head -c {64 * MIB} /dev/zero", stream=True) as process:
+    with sandbox.processes.start(f"head -c {64 * MIB} /dev/zero", stream=True) as process:
         assert sum(len(output.data) for output in process) == 64 * MIB
 
 
@@ -111,7 +111,7 @@ def test_the_async_sandbox_runs_many_lines_at_once_and_cancels_one(
             async with anyio.create_task_group() as group:
                 for number in range(5):
                     group.start_soon(one, number)
-            process = await twin.start(["sleep", "1717"])
+            process = await twin.processes.start(["sleep", "1717"])
             with pytest.raises(DeadlineError):
                 await process.wait(timeout_s=0.1)
             begun = anyio.Event()
@@ -127,7 +127,7 @@ def test_the_async_sandbox_runs_many_lines_at_once_and_cancels_one(
             with anyio.fail_after(120):
                 # The kill was sent when the call was cancelled; the program ends a moment after.
                 while True:
-                    if [row.pid for row in await twin.processes()] == [process.pid]:
+                    if [row.pid for row in await twin.processes.list()] == [process.pid]:
                         break
                     await anyio.sleep(0.05)
             await process.kill()

@@ -36,7 +36,7 @@ while True:
 
 def holder(sandbox: Sandbox) -> None:
     """Start a process that holds random bytes, and wait until it answers."""
-    sandbox.start(["python3", "-c", HOLDER])
+    sandbox.processes.start(["python3", "-c", HOLDER])
     end = time.monotonic() + BOUND_S
     while sandbox.run(f"ss -tln | grep -q LISTEN.*:{PORT}").exit_code:
         assert time.monotonic() < end
@@ -44,7 +44,7 @@ def holder(sandbox: Sandbox) -> None:
 
 def ask(sandbox: Sandbox, what: bytes) -> str:
     """The digest of the beginning (b), of all (a), or of all after a change (c)."""
-    with sandbox.dial(PORT) as connection:
+    with sandbox.ports.dial(PORT) as connection:
         connection.settimeout(BOUND_S)
         connection.sendall(what)
         read = b""

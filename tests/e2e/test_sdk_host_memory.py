@@ -93,12 +93,12 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PretendedHost]:
 @pytest.mark.twice
 def test_the_fastest_grower_s_program_is_killed_and_told_so_and_all_others_go_on(host: PretendedHost) -> None:
     with Sandbox.create(name="grows") as grows, Sandbox.create(name="holds") as holds:
-        held = holds.start(["python3", "-c", HOLDS])
+        held = holds.processes.start(["python3", "-c", HOLDS])
         until(lambda: (holds.stats().memory_bytes or 0) > 150 * MIB)
         with host.used_by(grows, holds, left_mib=300):
-            hog = grows.start(["python3", "-c", GROWS])
+            hog = grows.processes.start(["python3", "-c", GROWS])
             slowest_s = 0.0
-            while grows.processes():
+            while grows.processes.list():
                 began_s = time.monotonic()
                 assert holds.exec(["echo", "there"]).stdout == "there\n"
                 assert b"holds" in atoll("ls").stdout
@@ -110,7 +110,7 @@ def test_the_fastest_grower_s_program_is_killed_and_told_so_and_all_others_go_on
         assert 100 * MIB < result.memory_kill.held_bytes < 700 * MIB
         assert grows.exec(["echo", "still"]).stdout == "still\n"
         assert "the host ran short of memory" in "".join(grows.logs())
-        assert [one.pid for one in holds.processes()] == [held.pid]
+        assert [one.pid for one in holds.processes.list()] == [held.pid]
         assert slowest_s < 20
 
 

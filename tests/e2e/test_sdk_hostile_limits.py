@@ -165,7 +165,7 @@ for listening, waiting in ((server, client), (unix, other)):
 def test_a_disk_has_its_limit_from_the_first_moment(module_home: Path) -> None:
     with Sandbox.create(limits=Limits(disk_mib=40)) as sandbox:
         sandbox.files.write("full", b"")
-        filling = sandbox.start(["python3", "-c", FILLS])
+        filling = sandbox.processes.start(["python3", "-c", FILLS])
         until(lambda: sandbox.files.stat("full").size_bytes > 37 << 20)
         for _ in range(3):
             sandbox.suspend()
@@ -207,7 +207,7 @@ def test_more_data_of_deleted_files_than_memory_holds_fails_a_snapshot_and_ends_
     module_home: Path,
 ) -> None:
     with Sandbox.create(limits=Limits(memory_mib=256)) as sandbox:
-        sandbox.start(["python3", "-c", MUCH_DELETED])
+        sandbox.processes.start(["python3", "-c", MUCH_DELETED])
         sandbox.run("until test -e ready; do sleep 0.05; done").check()
         with pytest.raises(EngineError, match="more than half as many bytes as there is memory"):
             sandbox.snapshot()
@@ -228,7 +228,7 @@ def test_what_fails_at_the_limit_of_open_files_ends_no_kernel_and_keeps_no_conne
 
 def test_writes_that_are_submitted_keep_to_their_rate_and_put_off_no_suspend(module_home: Path) -> None:
     with Sandbox.create(limits=Limits(disk_mib_s=1)) as sandbox:
-        program = sandbox.start(["python3", "-c", SUBMITS])
+        program = sandbox.processes.start(["python3", "-c", SUBMITS])
         while not (sandbox.files.exists("written") and sandbox.files.stat("written").size_bytes):
             time.sleep(0.05)
         sandbox.pause()

@@ -27,7 +27,7 @@ def _sleeps(sandbox: Sandbox) -> bool:
 
 
 def test_a_silent_build_keeps_it_awake_and_a_daemon_that_looks_around_does_not(dozing: Sandbox) -> None:
-    build = dozing.start("while true; do :; done")
+    build = dozing.processes.start("while true; do :; done")
     since: set[float] = set()
 
     def works_on() -> bool:
@@ -39,10 +39,10 @@ def test_a_silent_build_keeps_it_awake_and_a_daemon_that_looks_around_does_not(d
 
     until(works_on)
     build.kill()
-    looking = dozing.start(LOOKING, stream=False)
+    looking = dozing.processes.start(LOOKING, stream=False)
     until(lambda: _sleeps(dozing))
     assert dozing.info().sleep_cause == "idle"
-    assert looking.pid in [one.pid for one in dozing.processes()]
+    assert looking.pid in [one.pid for one in dozing.processes.list()]
 
 
 def test_an_answer_that_takes_longer_than_it_may_be_idle_comes(dozing: Sandbox) -> None:
@@ -54,10 +54,10 @@ def test_an_answer_that_takes_longer_than_it_may_be_idle_comes(dozing: Sandbox) 
         "http.server.HTTPServer(('', 8000), Slow).serve_forever()"
     )
     dozing.files.write("/tmp/server.py", server)
-    dozing.start("exec python3 /tmp/server.py", stream=False)
-    dozing.wait_for_port(8000)
+    dozing.processes.start("exec python3 /tmp/server.py", stream=False)
+    dozing.ports.wait(8000)
     dozing.keep_awake(60)
-    with dozing.dial(8000) as connection:
+    with dozing.ports.dial(8000) as connection:
         connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
         dozing.keep_awake(0)
         answer = b""
@@ -69,7 +69,7 @@ def test_an_answer_that_takes_longer_than_it_may_be_idle_comes(dozing: Sandbox) 
 
 def test_an_open_terminal_is_paused_and_goes_on_at_the_next_key(module_home: Path) -> None:
     with Sandbox.create(lifecycle=Lifecycle(idle_pause_s=1, auto_resume=False)) as sandbox:
-        with sandbox.pty() as terminal:
+        with sandbox.processes.pty() as terminal:
             until(lambda: sandbox.info().state == "paused")
             assert sandbox.info().sleep_cause == "idle"
             terminal.send(b"echo $((6 * 7))\n")

@@ -134,7 +134,7 @@ def test_a_watch_in_an_overlay_may_end_with_its_first_event(sandbox: Sandbox) ->
 
 
 def test_a_socket_on_the_disk_may_have_two_names_also_over_a_sleep(sandbox: Sandbox) -> None:
-    linked = sandbox.start(["python3", "-c", LINKED], stdin=True)
+    linked = sandbox.processes.start(["python3", "-c", LINKED], stdin=True)
     sandbox.suspend()
     linked.write_stdin("\n")
     done = linked.wait()

@@ -48,7 +48,7 @@ def kept(module_home: Path) -> Iterator[Sandbox]:
     """A sandbox whose keeper has been asked once."""
     with Sandbox.create(env={"KEPT": "yes"}) as sandbox:
         sandbox.files.write("state_keeper.py", PROGRAM)
-        sandbox.start(["python3", "state_keeper.py"])
+        sandbox.processes.start(["python3", "state_keeper.py"])
         wait_for_port(sandbox, state_keeper.PORT)
         ask(sandbox, 1)
         yield sandbox
@@ -62,7 +62,7 @@ def wait_for_port(sandbox: Sandbox, port: int) -> None:
 
 def ask(sandbox: Sandbox, time_asked: int) -> dict[str, Any]:
     """Ask the keeper, whose answer must be that of its ``time_asked``th time."""
-    with sandbox.dial(state_keeper.PORT) as connection:
+    with sandbox.ports.dial(state_keeper.PORT) as connection:
         connection.settimeout(BOUND_S)
         read = b""
         while piece := connection.recv(10_000):
@@ -136,7 +136,7 @@ def test_all_that_programs_hold_lives_on_over_a_snapshot_a_rollback_and_in_copie
 def test_all_that_programs_hold_lives_on_where_a_big_disk_is_frozen_below_them(kept: Sandbox) -> None:
     kept.run("mkfifo queue; exec 7<>queue; echo queued >&7; sleep infinity &", cwd=state_keeper.PLACE).check()
     generation = kept.files.read("/run/atoll/generation")
-    with kept.dial(state_keeper.OUTSIDE_PORT) as connection:
+    with kept.ports.dial(state_keeper.OUTSIDE_PORT) as connection:
         connection.settimeout(BOUND_S)
         assert connection.recv(100) == b"welcome"
         for round_ in (2, 3):
@@ -158,7 +158,7 @@ def test_all_that_programs_hold_lives_on_where_a_big_disk_is_frozen_below_them(k
 
 
 def test_a_connection_with_the_outside_ends_in_a_copy_and_lives_on_in_the_original(kept: Sandbox) -> None:
-    with kept.dial(state_keeper.OUTSIDE_PORT) as connection:
+    with kept.ports.dial(state_keeper.OUTSIDE_PORT) as connection:
         connection.settimeout(BOUND_S)
         assert connection.recv(100) == b"welcome"
         (fork,) = kept.fork()
@@ -237,28 +237,28 @@ def wait_for_answers(sandbox: Sandbox, more_than: int) -> int:
 
 
 def ask_again(sandbox: Sandbox) -> dict[str, Any]:
-    with sandbox.dial(state_keeper.PORT) as connection:
+    with sandbox.ports.dial(state_keeper.PORT) as connection:
         connection.settimeout(BOUND_S)
         told: dict[str, Any] = json.load(connection.makefile("rb"))
         return told
 
 
 def test_a_terminal_session_and_a_background_program_are_found_again_after_sleep(kept: Sandbox) -> None:
-    terminal = kept.pty(size=TerminalSize(91, 21))
+    terminal = kept.processes.pty(size=TerminalSize(91, 21))
     terminal.send(b"word=remembered; cd /workspace; echo R$((1+1))Y\r")
     seen = b""
     while b"R2Y" not in seen:
         seen += terminal.receive()
-    reader = kept.start("read line; echo got $line; exit 6", stdin=True)
+    reader = kept.processes.start("read line; echo got $line; exit 6", stdin=True)
     terminal.close()
     kept.suspend()
     with Sandbox.connect(kept.id) as other:
-        twin = other.attach(terminal.pid)
+        twin = other.processes.attach(terminal.pid)
         twin.write_stdin(b"echo $word $PWD $(stty size); exit 5\r")
         result = twin.wait(timeout_s=BOUND_S)
         assert "remembered /workspace 21 91" in result.stdout
         assert result.exit_code == 5
-        program = other.attach(reader.pid)
+        program = other.processes.attach(reader.pid)
         program.write_stdin("it\n")
         ended = program.wait(timeout_s=BOUND_S)
         assert (ended.stdout, ended.exit_code) == ("got it\n", 6)
@@ -310,7 +310,7 @@ def test_a_certificate_that_only_the_host_trusts_is_trusted_inside_unless_turned
             other.files.write("key.pem", key)
             other.run("echo 127.0.0.1 island.test | sudo tee -a /etc/hosts; git init -q --bare repo").check()
             other.run("git -C repo update-server-info").check()
-            other.start(["python3", "-c", SERVER])
+            other.processes.start(["python3", "-c", SERVER])
             wait_for_port(other, 8443)
             codes = [other.run(client).exit_code for client in CLIENTS]
             assert [code == 0 for code in codes] == [trusted] * len(CLIENTS)
@@ -353,7 +353,7 @@ def test_a_search_path_that_a_profile_extends_is_used(sandbox: Sandbox) -> None:
 
 def test_text_is_utf_8_and_full_screen_programs_draw(sandbox: Sandbox) -> None:
     assert sandbox.run("locale charmap; printf ä | wc -m").stdout == "UTF-8\n1\n"
-    with sandbox.pty(size=TerminalSize(70, 20)) as terminal:
+    with sandbox.processes.pty(size=TerminalSize(70, 20)) as terminal:
         # Each program ends the line with a word of its own, since a prompt may be seen before its program reads.
         terminal.send(b"tput cols; seq 100 >numbers; less numbers; echo less-$((1 + 1))\r")
         read_until(terminal, b"19")
@@ -406,7 +406,7 @@ def test_arguments_variables_and_lines_can_be_huge_and_bytes_are_kept(sandbox: S
 
 def test_much_output_in_small_pieces_arrives_in_order(sandbox: Sandbox) -> None:
     seen = hashlib.sha256()
-    with sandbox.start("seq 3000000", stream=True) as process:
+    with sandbox.processes.start("seq 3000000", stream=True) as process:
         for output in process:
             seen.update(output.data)
     wanted = hashlib.sha256(b"".join(b"%d\n" % number for number in range(1, 3_000_001)))

@@ -100,7 +100,7 @@ def test_a_sandbox_that_is_stopped_keeps_its_disk_and_boots_anew(module_home: Pa
         assert looked[-1] == "2"
         assert sandbox.info().has_memory
         assert sandbox.run(BOOT_ID).stdout != boot_id
-        assert sandbox.processes() == []
+        assert sandbox.processes.list() == []
         sandbox.suspend()
         sandbox.resume(memory=False)
         assert sandbox.run("cat big | wc -c").stdout.strip() == "30000000"
@@ -114,7 +114,7 @@ def test_one_that_is_to_sleep_on_is_woken_by_no_use_but_by_hand(module_home: Pat
         for use in (
             lambda: sandbox.run("true"),
             lambda: sandbox.files.read("kept"),
-            lambda: sandbox.dial(7000),
+            lambda: sandbox.ports.dial(7000),
         ):
             with pytest.raises(AsleepError):
                 use()
@@ -203,7 +203,7 @@ def test_what_it_used_is_told_afterwards(module_home: Path) -> None:
         until(lambda: sandbox.stats_history())
         first = sandbox.stats_history()[0]
         assert first.disk_limit_bytes == 20 << 30
-        sandbox.start("while :; do :; done").close()
+        sandbox.processes.start("while :; do :; done").close()
         until(lambda: any((sample.cpu_percent or 0) > 1 for sample in sandbox.stats_history()))
         assert sandbox.stats_history()[-1].memory_bytes
         sandbox.suspend()

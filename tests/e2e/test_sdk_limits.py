@@ -217,7 +217,7 @@ def test_less_open_files_than_there_are_keep_no_sandbox_from_being_used_or_wakin
         hold = (
             "import time; held = [open('/dev/null') for _ in range(900)]; open('held', 'w'); time.sleep(1000)"
         )
-        sandbox.start(["python3", "-c", hold])
+        sandbox.processes.start(["python3", "-c", hold])
         sandbox.run("until test -e held; do sleep 0.05; done").check()
         sandbox.set_limits(Limits(open_files=100))
         as_root = ["sh", "-c", "cat /etc/hostname >/dev/null && echo still"]
@@ -261,7 +261,7 @@ def test_a_program_that_takes_all_memory_is_killed_and_its_sandbox_lives_or_says
             assert (result.stdout, result.memory_kill is not None) == ("it ended with 137\n", True)
             assert sandbox.run("kill -9 $$").memory_kill is None
             # Also one that nobody waited for.
-            process = sandbox.start(hog)
+            process = sandbox.processes.start(hog)
             sandbox.run(f"while kill -0 {process.pid} 2>/dev/null; do sleep 0.05; done", timeout_s=240)
             assert process.wait().memory_kill is not None
         except AtollError:  # on a very busy host the limit itself may strike first

@@ -183,7 +183,7 @@ def test_programs_survive_a_host_that_freezes_them_again_and_again(
         "print(sum(int(subprocess.run(['sh', '-c', f'echo $(({n} + 1))'], capture_output=True, check=True).stdout)\n"
         "          for n in range(150)))"
     )
-    running = sandbox.start(["python3", "-c", program])
+    running = sandbox.processes.start(["python3", "-c", program])
     groups = [group for name in root.names() if (group := root.find(name))]
     for _ in range(100):
         for group in groups:

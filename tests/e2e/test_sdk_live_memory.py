@@ -58,7 +58,7 @@ def test_memory_is_of_one_moment_where_a_big_disk_is_frozen_below_the_running_sa
 
 def test_a_copy_that_gives_back_memory_it_has_not_read_can_be_copied_at_once(home: Path) -> None:
     with Sandbox.create() as sandbox:
-        sandbox.start(["python3", "-c", GIVER])
+        sandbox.processes.start(["python3", "-c", GIVER])
         wait_for(sandbox, "/tmp/giving")
         for _ in range(2):
             (copy,) = sandbox.fork(1)
@@ -84,7 +84,7 @@ def wait_for(sandbox: Sandbox, path: str) -> None:
 def started(sandbox: Sandbox) -> dict[str, int]:
     """Start the stamper, and ask it for the first time."""
     sandbox.files.write("memory_stamper.py", Path(memory_stamper.__file__).read_text())
-    sandbox.start(["python3", "memory_stamper.py"])
+    sandbox.processes.start(["python3", "memory_stamper.py"])
     return asked(sandbox)
 
 

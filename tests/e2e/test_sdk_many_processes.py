@@ -75,10 +75,10 @@ for name in os.listdir():
 
 def test_every_process_goes_on_where_it_was(home: Path) -> None:
     with Sandbox.create() as sandbox:
-        sandbox.start(["python3", "-c", PROGRAM])
+        sandbox.processes.start(["python3", "-c", PROGRAM])
         before = go_on(sandbox, {})
         for _ in range(2):
-            sandbox.processes()
+            sandbox.processes.list()
             sandbox.suspend()
             before = go_on(sandbox, before)
         snapshot = sandbox.snapshot()
@@ -97,12 +97,12 @@ def test_every_process_goes_on_where_it_was(home: Path) -> None:
 
 def test_processes_that_wait_are_ended_read_and_reached_by_signals_after_a_wake(home: Path) -> None:
     with Sandbox.create() as sandbox:
-        trapped = sandbox.start(
+        trapped = sandbox.processes.start(
             ["bash", "-c", "trap 'echo caught; exit 3' TERM; echo on; while :; do sleep 1000; done"]
         )
-        asleep = sandbox.start(["sleep", "1000000"])
-        timed = sandbox.start(["bash", "-c", "sleep 3; echo over"])
-        reader = sandbox.start(["cat"], stdin=True)
+        asleep = sandbox.processes.start(["sleep", "1000000"])
+        timed = sandbox.processes.start(["bash", "-c", "sleep 3; echo over"])
+        reader = sandbox.processes.start(["cat"], stdin=True)
         sandbox.suspend()
         asleep.kill()
         assert asleep.wait().exit_code != 0

@@ -29,7 +29,7 @@ http.server.ThreadingHTTPServer(("{{address}}", {PORT}), Counts).serve_forever()
 def serving(name: str, address: str = "0.0.0.0", team: str | None = None) -> Sandbox:
     """A sandbox with a server that counts the requests that it answers."""
     sandbox = Sandbox.create(name=name, team=team, network="none")
-    sandbox.start(["python3", "-c", SERVER.format(address=address)], stream=False)
+    sandbox.processes.start(["python3", "-c", SERVER.format(address=address)], stream=False)
     listens = ["sh", "-c", f"ss -ltn | grep -q LISTEN.*:{PORT}"]
     until(lambda: sandbox.exec(listens).exit_code == 0)
     return sandbox

@@ -109,14 +109,14 @@ RIGHT = {
 
 
 def start_writer(sandbox: Sandbox) -> Process:
-    with sandbox.start(["python3", "-c", WRITER], stdin=True, stream=True) as process:
+    with sandbox.processes.start(["python3", "-c", WRITER], stdin=True, stream=True) as process:
         assert next(iter(process)).text == "ready\n"
     return process
 
 
 def finish(sandbox: Sandbox, process: Process) -> dict[str, object]:
     """Have the writer go on, and return what it tells."""
-    attached = sandbox.attach(process.pid)
+    attached = sandbox.processes.attach(process.pid)
     attached.write_stdin("\n")
     result = attached.wait(timeout_s=PATIENCE_S).check()
     return dict(json.loads(result.stdout.splitlines()[-1]))

@@ -26,9 +26,9 @@ def test_a_dialled_port_is_a_socket_to_the_program_inside(sandbox: Sandbox) -> N
 
 def test_a_port_where_nobody_listens_is_an_error_and_no_hang(sandbox: Sandbox) -> None:
     with pytest.raises(AtollError):
-        sandbox.dial(7999).close()
+        sandbox.ports.dial(7999).close()
     with pytest.raises(ValueError):
-        sandbox.dial(70000)
+        sandbox.ports.dial(70000)
 
 
 LOCAL = """
@@ -49,7 +49,7 @@ while True:
 
 def test_waiting_for_a_port_where_nobody_ever_listens_ends(sandbox: Sandbox) -> None:
     with pytest.raises(DeadlineError, match="port 7999 within"):
-        sandbox.wait_for_port(7999, timeout_s=0.3)
+        sandbox.ports.wait(7999, timeout_s=0.3)
 
 
 @pytest.mark.parametrize(("address", "port"), [("127.0.0.1", 7001), ("::1", 7002)])
@@ -57,11 +57,11 @@ def test_what_listens_for_its_own_machine_only_is_reached_too(
     sandbox: Sandbox, address: str, port: int
 ) -> None:
     sandbox.files.write("local.py", LOCAL)
-    server = sandbox.start(["python3", "local.py", address, str(port)])
-    sandbox.wait_for_port(port, timeout_s=BOUND_S)
+    server = sandbox.processes.start(["python3", "local.py", address, str(port)])
+    sandbox.ports.wait(port, timeout_s=BOUND_S)
     sent = os.urandom(3_000_000)
     for _ in range(2):
-        with sandbox.dial(port) as connection, connection.makefile("rb") as answers:
+        with sandbox.ports.dial(port) as connection, connection.makefile("rb") as answers:
             connection.settimeout(BOUND_S)
             assert answers.read(8) == b"first me"
             connection.sendall(sent)
@@ -70,15 +70,15 @@ def test_what_listens_for_its_own_machine_only_is_reached_too(
     server.kill()
     server.wait()
     with pytest.raises(NotFoundError, match="nothing listens on port"):
-        sandbox.dial(port).close()
+        sandbox.ports.dial(port).close()
 
 
 def test_a_forwarded_port_serves_ordinary_clients(sandbox: Sandbox) -> None:
     sandbox.files.write("site/index.html", "hello from inside")
-    server = sandbox.start(["python3", "-m", "http.server", "8000", "--directory", "site"])
-    sandbox.wait_for_port(8000, timeout_s=BOUND_S)
+    server = sandbox.processes.start(["python3", "-m", "http.server", "8000", "--directory", "site"])
+    sandbox.ports.wait(8000, timeout_s=BOUND_S)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with sandbox.forward(8000) as forward:
+    with sandbox.ports.forward(8000) as forward:
         for _ in range(3):
             with opener.open(f"{forward.url}/index.html", timeout=BOUND_S) as answer:
                 assert answer.read() == b"hello from inside"

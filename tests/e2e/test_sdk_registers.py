@@ -27,7 +27,7 @@ def test_no_register_has_what_it_had_earlier_after_pauses(module_home: Path, pro
     with Sandbox.create() as sandbox:
         sandbox.files.write("registers", program)
         sandbox.exec(["chmod", "+x", "registers"]).check()
-        running = sandbox.start(["./registers", str(SECONDS)])
+        running = sandbox.processes.start(["./registers", str(SECONDS)])
         pauses = 0
         while is_running(sandbox, running.pid):
             for _ in range(50):
@@ -40,4 +40,4 @@ def test_no_register_has_what_it_had_earlier_after_pauses(module_home: Path, pro
 
 
 def is_running(sandbox: Sandbox, pid: int) -> bool:
-    return any(process.pid == pid for process in sandbox.processes())
+    return any(process.pid == pid for process in sandbox.processes.list())

@@ -62,7 +62,7 @@ def prepared(module_home: Path) -> Iterator[Sandbox]:
             sandbox.files.write(name, f"#!/bin/sh\n{script}\n")
             sandbox.run(f"sudo install -D -m 755 {name} /etc/atoll/on-restore.d/{name}").check()
         sandbox.files.write("restore_waiter.py", Path(restore_waiter.__file__).read_text())
-        sandbox.start(["python3", "restore_waiter.py"])
+        sandbox.processes.start(["python3", "restore_waiter.py"])
         wait_for_port(sandbox, restore_waiter.PORT)
         yield sandbox
 
@@ -76,7 +76,7 @@ def wait_for_port(sandbox: Sandbox, port: int) -> None:
 def ask(sandbox: Sandbox) -> dict[str, Any]:
     """Ask the program that waits, whose clock must be right and who must know of this life."""
     before = time.time()
-    with sandbox.dial(restore_waiter.PORT) as connection:
+    with sandbox.ports.dial(restore_waiter.PORT) as connection:
         connection.settimeout(BOUND_S)
         read = b""
         while piece := connection.recv(10_000):
@@ -170,7 +170,7 @@ def test_a_copy_speaks_tls_with_a_server_whose_certificate_is_newer_than_its_sna
         with Sandbox.create(from_snapshot=snapshot.snapshot_id) as copy:
             for name in ("cert.pem", "key.pem"):
                 copy.files.write(name, sandbox.files.read(name))
-            copy.start(["python3", "server.py"])
+            copy.processes.start(["python3", "server.py"])
             wait_for_port(copy, 7443)
             assert copy.run("python3 client.py").check().stdout == "200\n"
             copy.run("curl -sS --cacert cert.pem https://localhost:7443/").check()

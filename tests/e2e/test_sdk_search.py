@@ -90,7 +90,7 @@ def test_copies_modes_and_owners(sandbox: Sandbox) -> None:
 
 def test_a_reader_never_finds_half_a_file(sandbox: Sandbox) -> None:
     sandbox.files.write("whole/f", "a" * 100_000)
-    reader = sandbox.start("cd whole; while [ ! -e stop ]; do wc -c < f; done | sort -u")
+    reader = sandbox.processes.start("cd whole; while [ ! -e stop ]; do wc -c < f; done | sort -u")
     for length in (200_000, 100_000) * 10:
         sandbox.files.write_many({"whole/f": "b" * length})
     sandbox.files.write("whole/stop", "")

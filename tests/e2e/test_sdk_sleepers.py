@@ -120,9 +120,9 @@ def test_a_sleeper_wakes_with_the_same_address_names_and_policy(
 
 def test_a_connection_to_a_forwarded_port_wakes_a_sleeper(without_pool: None, module_home: Path) -> None:
     with Sandbox.create() as sandbox:
-        sandbox.start(["python3", "-m", "http.server", "8000"])
-        sandbox.wait_for_port(8000, timeout_s=BOUND_S)
-        with sandbox.forward(8000) as forward:
+        sandbox.processes.start(["python3", "-m", "http.server", "8000"])
+        sandbox.ports.wait(8000, timeout_s=BOUND_S)
+        with sandbox.ports.forward(8000) as forward:
             sandbox.suspend()
             until(lambda: not holds_link(sandbox))
             with socket.create_connection(("127.0.0.1", forward.port), timeout=BOUND_S) as connection:
@@ -136,7 +136,7 @@ def test_an_open_connection_is_kept_over_a_sleep_and_its_end_with_the_supervisor
 ) -> None:
     with Sandbox.create(network=may_reach(listener)) as sandbox:
         sandbox.files.write("hold.py", HOLD)
-        sandbox.start(["python3", "hold.py", str(port_of(listener))])
+        sandbox.processes.start(["python3", "hold.py", str(port_of(listener))])
         server, _ = listener.accept()
         with server:
             until(lambda: state_of(sandbox) == "connected")

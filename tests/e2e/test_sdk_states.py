@@ -49,7 +49,7 @@ def test_a_suspended_sandbox_remembers_memory_and_disk(module_home: Path) -> Non
             assert woken.id == sandbox.id
             assert count(woken) == 2
             assert woken.files.read("kept") == "on disk"
-            assert process.pid in [row.pid for row in woken.processes()]
+            assert process.pid in [row.pid for row in woken.processes.list()]
         sandbox.suspend()
         assert count(sandbox) == 3
 
@@ -72,8 +72,8 @@ def test_sleep_in_the_middle_of_a_call_is_said_and_the_program_goes_on(module_ho
             other.suspend()
         thread.join(90)
         assert [type(error) for error in errors] == [StateError]
-        (row,) = sandbox.processes()
-        sandbox.attach(row.pid).kill()
+        (row,) = sandbox.processes.list()
+        sandbox.processes.attach(row.pid).kill()
 
 
 def test_a_snapshot_starts_other_sandboxes_and_its_own_goes_on(module_home: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_killed_supervisor_costs_nothing_but_itself(module_home: Path) -> None
         assert hello is not None
         os.kill(hello.pid, signal.SIGKILL)
         assert count(sandbox) == 2
-        assert process.pid in [row.pid for row in sandbox.processes()]
+        assert process.pid in [row.pid for row in sandbox.processes.list()]
         after = Supervisor.hello()
         assert after is not None
         assert after.pid != hello.pid

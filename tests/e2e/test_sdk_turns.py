@@ -75,10 +75,10 @@ def test_programs_that_only_make_system_calls_end_by_signals(sandbox: Sandbox) -
 
 
 def test_a_program_that_takes_no_signals_ends_all_the_same(sandbox: Sandbox) -> None:
-    with sandbox.start(["python3", "-c", DEAF], stream=True) as deaf:
+    with sandbox.processes.start(["python3", "-c", DEAF], stream=True) as deaf:
         assert next(iter(deaf)).text == "deaf\n"
         deaf.kill()
         assert sandbox.run("echo others answer").stdout == "others answer\n"
         # The sentry gives up after 30 s.
-        until(lambda: deaf.pid not in [row.pid for row in sandbox.processes()])
+        until(lambda: deaf.pid not in [row.pid for row in sandbox.processes.list()])
     assert sandbox.run("echo still").stdout == "still\n"

@@ -98,7 +98,7 @@ def resisting(home: Path, sink: Sink, name: str) -> Iterator[Sandbox]:
     with Sandbox.create(name=name, network=network, limits=Limits(memory_mib=512)) as sandbox:
         start_counter(sandbox)
         sandbox.files.write("/tmp/resists.py", RESISTS)
-        sandbox.start(["python3", "/tmp/resists.py", str(sink.port)])
+        sandbox.processes.start(["python3", "/tmp/resists.py", str(sink.port)])
         until(lambda: sink.received_bytes > 1 << 20)
         until(lambda: not stands_still(home))
         yield sandbox
@@ -146,7 +146,7 @@ def assert_refused(sandbox: Sandbox, home: Path) -> None:
     for use in (
         lambda: sandbox.run("true"),
         lambda: sandbox.files.read("/etc/hostname"),
-        lambda: sandbox.dial(7000),
+        lambda: sandbox.ports.dial(7000),
         lambda: sandbox.resume(),
         lambda: sandbox.set_lease(60),
     ):
@@ -244,7 +244,7 @@ def test_what_the_edge_has_taken_does_not_go_out_while_the_supervisor_hangs(home
     with Sandbox.create(name="flood", network=deep) as sandbox, Sandbox.create(network=deep) as other:
         for each in (sandbox, other):
             each.files.write("/tmp/flood.py", FLOODS)
-            each.start(["python3", "/tmp/flood.py", str(sink.port)])
+            each.processes.start(["python3", "/tmp/flood.py", str(sink.port)])
         until(lambda: sink.open == 2 and sink.received_bytes > 1 << 22)
         pid = supervisor_pid()
         os.kill(pid, signal.SIGSTOP)
@@ -265,7 +265,9 @@ def test_a_rule_by_address_unplugs(module_home: Path) -> None:
     trap = Rule(name="a trap", action="unplug", addresses=("203.0.113.0/24",))
     with Sandbox.create(network=Policy(rules=(trap, Rule()))) as sandbox:
         start_counter(sandbox)
-        sandbox.start(["python3", "-c", "import socket; socket.create_connection(('203.0.113.5', 443), 60)"])
+        sandbox.processes.start(
+            ["python3", "-c", "import socket; socket.create_connection(('203.0.113.5', 443), 60)"]
+        )
         until(lambda: sandbox.info().unplugged is not None)
         unplugged = sandbox.info().unplugged
         assert unplugged is not None

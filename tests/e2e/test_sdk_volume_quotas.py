@@ -154,7 +154,9 @@ def test_several_that_write_share_it_and_go_over_it_by_a_chunk_each_at_most(volu
     Volumes.set_quota("data", 64)
     with Sandbox.create(volumes={"/data": "data"}, network="none") as one, one.fork()[0] as other:
         loop = "i=0; while [ $i -lt 200 ]; do head -c 1M /dev/zero >>/data/$0; i=$((i+1)); done 2>/dev/null"
-        writing = [each.start(["sh", "-c", loop, name]) for each, name in ((one, "a"), (other, "b"))]
+        writing = [
+            each.processes.start(["sh", "-c", loop, name]) for each, name in ((one, "a"), (other, "b"))
+        ]
         for each in writing:
             each.wait()
         assert 60 * MIB < used_bytes(volume) <= 64 * MIB + 2 * CHUNK
@@ -200,7 +202,7 @@ def test_a_mount_below_a_link_of_the_image_is_limited(volume: Path) -> None:
 
 def test_it_holds_without_a_supervisor_and_under_the_next_one(volume: Path, module_home: Path) -> None:
     with Sandbox.create(volumes={"/data": "data"}, network="none") as sandbox:
-        sandbox.start(["sh", "-c", "while :; do head -c 64k /dev/zero >>/data/a; sleep 0.01; done"])
+        sandbox.processes.start(["sh", "-c", "while :; do head -c 64k /dev/zero >>/data/a; sleep 0.01; done"])
         until(lambda: used_bytes(volume) > MIB)
         for line in homes.processes_of(Home(module_home)):
             pid, _, command = line.partition(": ")

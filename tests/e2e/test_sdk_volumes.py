@@ -91,7 +91,7 @@ def test_what_one_sandbox_writes_the_others_and_the_host_see_at_once(volume: str
             'import mmap; f = open("/data/map", "r+b"); m = mmap.mmap(f.fileno(), 4); m[:] = b"seen"; input()'
         )
         files.write("map", "none", mode=0o666)
-        program = one.start(["python3", "-c", mapper], stdin=True)
+        program = one.processes.start(["python3", "-c", mapper], stdin=True)
         until = "until grep -q seen /mnt/shared/map; do sleep 0.1; done"
         assert other.run(until, timeout_s=PATIENCE_S).exit_code == 0
         program.write_stdin("\n")
@@ -100,7 +100,7 @@ def test_what_one_sandbox_writes_the_others_and_the_host_see_at_once(volume: str
 
 def test_a_volume_keeps_its_files_and_open_ones_go_on_through_sleep_fork_and_rollback(volume: str) -> None:
     with Sandbox.create(volumes={"/data": "data"}) as sandbox:
-        sandbox.start("exec 3>>/data/log; while :; do echo tick >&3; sleep 0.1; done")
+        sandbox.processes.start("exec 3>>/data/log; while :; do echo tick >&3; sleep 0.1; done")
         wait_for(sandbox, "/data/log")
         snapshot = sandbox.snapshot()
         sandbox.suspend()
@@ -126,7 +126,7 @@ def test_what_others_took_away_is_stale_and_neither_sleep_nor_waking_fails(volum
     files.set_attributes("dir", mode=0o777)
     with Sandbox.create(volumes={"/data": "data"}) as sandbox:
         sandbox.files.write("holder.py", HOLDER)
-        program = sandbox.start("python3 holder.py")
+        program = sandbox.processes.start("python3 holder.py")
         wait_for(sandbox, "/tmp/ready")
         if seen == "while it sleeps":
             sandbox.suspend()
@@ -163,14 +163,14 @@ def test_a_file_goes_on_by_the_name_that_others_have_left_it(volume: str, lost: 
         "print(two.read().decode(), *os.listdir('/data'), flush=True)"
     )
     with Sandbox.create(volumes={"/data": "data"}) as sandbox:
-        with sandbox.start(["python3", "-c", script], stdin=True, stream=True) as process:
+        with sandbox.processes.start(["python3", "-c", script], stdin=True, stream=True) as process:
             assert next(iter(process)).text == "ready\n"
         sandbox.suspend()
         Volumes.files(volume).delete(lost)
         for _ in range(3):  # In which order the names are looked for is chance.
             sandbox.resume()
             sandbox.suspend()
-        program = sandbox.attach(process.pid)
+        program = sandbox.processes.attach(process.pid)
         program.write_stdin("\n")
         left = "two" if lost == "one" else "one"
         assert program.wait(timeout_s=PATIENCE_S).stdout.endswith(f"old+new {left}\n")

@@ -30,9 +30,9 @@ while True:
 def test_fifty_clients_wake_it_once_and_each_is_served_once(module_home: Path) -> None:
     with Sandbox.create() as sandbox, ExitStack() as ends:
         sandbox.files.write("server.py", SERVER)
-        sandbox.start(["python3", "server.py"], stream=False)
-        sandbox.wait_for_port(7000)
-        with sandbox.dial(7000) as connection:
+        sandbox.processes.start(["python3", "server.py"], stream=False)
+        sandbox.ports.wait(7000)
+        with sandbox.ports.dial(7000) as connection:
             connection.sendall(b"?")
             before = int(connection.recv(100))
         sandbox.suspend()

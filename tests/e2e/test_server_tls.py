@@ -44,7 +44,7 @@ def box(tls_server: Server) -> Iterator[Sandbox]:
     del tls_server
     with Sandbox.create(team="default") as made:
         made.files.write("/tmp/site/index.html", "served")
-        made.start(["python3", "-m", "http.server", "-d", "/tmp/site", "8000"])
+        made.processes.start(["python3", "-m", "http.server", "-d", "/tmp/site", "8000"])
         made.run("until ss -ltn | grep -q LISTEN.*:8000; do sleep 0.1; done", timeout_s=BOUND_S)
         yield made
 

@@ -33,7 +33,7 @@ def neighbour(module_home: Path) -> Iterator[Sandbox]:
 
 def test_a_fork_bomb_with_the_default_limits_is_paused_resumed_and_killed(module_home: Path) -> None:
     with Sandbox.create() as hostile:
-        hostile.start(["bash", "-c", SHELL_BOMB])
+        hostile.processes.start(["bash", "-c", SHELL_BOMB])
         until_processes(module_home, 200)
         hostile.pause()
         assert hostile.info().state == "paused"
@@ -49,7 +49,7 @@ def test_a_fork_bomb_with_the_default_limits_is_paused_resumed_and_killed(module
 
 def test_a_kill_asks_a_sandboxs_kernel_nothing(module_home: Path) -> None:
     with Sandbox.create() as hostile:
-        hostile.start(["sleep", "300"])
+        hostile.processes.start(["sleep", "300"])
         every = set(engines(Home(module_home)))
         try:
             signal_all(every, signal.SIGSTOP)
@@ -116,7 +116,7 @@ def test_a_guest_whose_kernel_answers_nothing_is_given_up_and_boots_again(
 def test_neighbours_and_supervisor_answer_beside(hog: str, neighbour: Sandbox) -> None:
     with Sandbox.create(limits=LIMITS) as hostile:
         with contextlib.suppress(AtollError):  # the limit may strike before the answer comes
-            hostile.start(["python3", "-c", HOGS[hog]])
+            hostile.processes.start(["python3", "-c", HOGS[hog]])
         for number in range(ROUNDS):
             assert neighbour.exec(["echo", str(number)], timeout_s=120).stdout == f"{number}\n"
             assert "neighbour" in [info.name for info in Sandbox.list()]

@@ -116,9 +116,9 @@ for address in ("10.254.0.1", "10.254.0.3", "10.254.0.6", *sys.argv[1:]):
 
 def test_a_neighbour_is_not_reached(module_home: Path) -> None:
     with Sandbox.create() as one, Sandbox.create() as other:
-        server = one.start(["python3", "-c", SHOUT], stream=True)
+        server = one.processes.start(["python3", "-c", SHOUT], stream=True)
         assert next(iter(server)).text == "up\n"
-        with one.dial(_PORTS) as connection:
+        with one.ports.dial(_PORTS) as connection:
             connection.settimeout(60)
             assert connection.recv(5) == b"hello"
         server.close()

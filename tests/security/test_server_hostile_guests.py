@@ -57,7 +57,7 @@ def box(server: Server) -> Iterator[Sandbox]:
     del server
     with Sandbox.create(team="default") as made:
         made.files.write("/tmp/flooder.py", FLOODER % PORT)
-        made.start(["python3", "/tmp/flooder.py"])
+        made.processes.start(["python3", "/tmp/flooder.py"])
         until_listening(made, PORT)
         yield made
 

@@ -45,7 +45,7 @@ def box(server: Server) -> Iterator[Sandbox]:
     del server
     with Sandbox.create(team="default") as made:
         made.files.write("/tmp/recorder.py", RECORDER % PORT)
-        made.start(["python3", "/tmp/recorder.py"])
+        made.processes.start(["python3", "/tmp/recorder.py"])
         until_listening(made, PORT)
         yield made
 

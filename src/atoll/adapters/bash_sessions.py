@@ -69,7 +69,7 @@ class BashSession:
         startup = f"{self._directory}/startup"
         self._sandbox.files.write(startup, _STARTUP.format(sources=sources, prompt=self._prompt))
         argv = ["bash", "--noediting", "--rcfile", startup, "-i"]
-        self._terminal = self._sandbox.pty(argv, env={"TERM": "dumb"})
+        self._terminal = self._sandbox.processes.pty(argv, env={"TERM": "dumb"})
         threading.Thread(target=_copy, args=(self._terminal, self._output), daemon=True).start()
         output, _ = self._until((), _START_S + request.startup_timeout, "the start of the shell")
         return CreateBashSessionResponse(output=output)

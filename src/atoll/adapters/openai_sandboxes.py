@@ -210,7 +210,7 @@ class AtollSession(BaseSandboxSession):
 
     async def _resolve_exposed_port(self, port: int) -> ExposedPortEndpoint:
         if port not in self._forwards:
-            forward = self.sandbox.forward(port)
+            forward = self.sandbox.ports.forward(port)
             await forward.__aenter__()
             self._forwards[port] = forward
         return ExposedPortEndpoint(host="127.0.0.1", port=self._forwards[port].port, tls=False)

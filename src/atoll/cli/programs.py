@@ -60,7 +60,7 @@ def _to_json(sandbox: Sandbox, options: ProgramOptions) -> int:
 def _streamed(sandbox: Sandbox, options: ProgramOptions) -> int:
     """Copy raw bytes both ways. While nobody reads our output the program blocks, so memory stays small."""
     feeds = stdin_is_input()
-    process = sandbox.start(options.argv, stdin=feeds, stream=True, **options.keywords())
+    process = sandbox.processes.start(options.argv, stdin=feeds, stream=True, **options.keywords())
     try:
         if feeds:
             threading.Thread(target=_feed, args=(process,), daemon=True).start()
@@ -86,7 +86,7 @@ def follow(sandbox: Sandbox, pid: int, *, watch_only: bool) -> int:
     Args:
         watch_only: Send no input. Otherwise our standard input goes to the program, including its end.
     """
-    with sandbox.attach(pid) as process, reattach_hint(sandbox, pid):
+    with sandbox.processes.attach(pid) as process, reattach_hint(sandbox, pid):
         if not watch_only and (stdin_is_input() or os.isatty(0)):
             threading.Thread(target=_feed, args=(process,), daemon=True).start()
         for output in process:

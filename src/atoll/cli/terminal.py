@@ -44,7 +44,7 @@ def session(sandbox: Sandbox, options: ProgramOptions) -> int:
     """Run a program on a terminal until it ends and return its exit code."""
     keywords = options.keywords()
     keywords["env"] = {"TERM": os.environ.get("TERM", "xterm-256color"), **keywords["env"]}
-    with sandbox.pty(options.argv or None, size=_size(), **keywords) as terminal:
+    with sandbox.processes.pty(options.argv or None, size=_size(), **keywords) as terminal:
         with reattach_hint(sandbox, terminal.pid), _raw_mode(), _screen() as screen:
             with _resizes(terminal), _typing(terminal):
                 for data in terminal:
@@ -62,7 +62,7 @@ def attached(sandbox: Sandbox, pid: int, *, keys: DetachKeys, watch_only: bool) 
     types = os.isatty(0) and not watch_only
     if types or (stdin_is_input() and not watch_only):
         need_terminals("`atoll attach --no-stdin` shows its output, without keys")
-    with sandbox.attach_terminal(pid, size=_other_size() if types else None) as terminal:
+    with sandbox.processes.attach_terminal(pid, size=_other_size() if types else None) as terminal:
         with reattach_hint(sandbox, pid), ExitStack() as held:
             if types:
                 held.enter_context(_raw_mode())

@@ -23,7 +23,7 @@ def relay(name: str, command: Sequence[str], *, cwd: str | None, user: str | Non
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with Sandbox.connect(name) as sandbox:
-        process = sandbox.start(list(command), cwd=cwd, user=user, stdin=True, stream=True)
+        process = sandbox.processes.start(list(command), cwd=cwd, user=user, stdin=True, stream=True)
         ended = threading.Event()
 
         def feed() -> None:

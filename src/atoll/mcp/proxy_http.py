@@ -33,9 +33,9 @@ async def serve(name: str, port: int, path: str) -> None:
         path: The path of its address.
     """
     async with await AsyncSandbox.connect(name) as sandbox:
-        await sandbox.wait_for_port(port, timeout_s=_WAIT_S)
+        await sandbox.ports.wait(port, timeout_s=_WAIT_S)
         async with (
-            sandbox.forward(port) as forward,
+            sandbox.ports.forward(port) as forward,
             streamable_http_client(f"{forward.url}{path}") as (far_read, far_write),
             stdio_server() as (near_read, near_write),
         ):

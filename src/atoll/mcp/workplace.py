@@ -154,7 +154,7 @@ class Workplace:
         self, sandbox: AsyncSandbox, port: int, *, task_status: TaskStatus[tuple[int, anyio.CancelScope]]
     ) -> None:
         with anyio.CancelScope() as scope:
-            async with sandbox.forward(port) as forward:
+            async with sandbox.ports.forward(port) as forward:
                 task_status.started((forward.port, scope))
                 await anyio.sleep_forever()
 

@@ -8,13 +8,15 @@ if TYPE_CHECKING:
     from atoll.sdk._async.code import AsyncCode
     from atoll.sdk._async.egress import AsyncEgress
     from atoll.sdk._async.files import AsyncFiles
+    from atoll.sdk._async.forward import AsyncForward
     from atoll.sdk._async.housekeeping import AsyncHousekeeping
     from atoll.sdk._async.images import AsyncImages
     from atoll.sdk._async.keys import AsyncKeys
     from atoll.sdk._async.login import AsyncLogin
     from atoll.sdk._async.mcp import AsyncMcpAddress
-    from atoll.sdk._async.ports import AsyncForward
+    from atoll.sdk._async.ports import AsyncPorts
     from atoll.sdk._async.process import AsyncProcess
+    from atoll.sdk._async.processes import AsyncProcesses
     from atoll.sdk._async.sandbox import AsyncSandbox
     from atoll.sdk._async.secrets import AsyncSecrets
     from atoll.sdk._async.snapshots import AsyncSnapshots
@@ -28,13 +30,15 @@ if TYPE_CHECKING:
     from atoll.sdk._sync.code import Code
     from atoll.sdk._sync.egress import Egress
     from atoll.sdk._sync.files import Files
+    from atoll.sdk._sync.forward import Forward
     from atoll.sdk._sync.housekeeping import Housekeeping
     from atoll.sdk._sync.images import Images
     from atoll.sdk._sync.keys import Keys
     from atoll.sdk._sync.login import Login
     from atoll.sdk._sync.mcp import McpAddress
-    from atoll.sdk._sync.ports import Forward
+    from atoll.sdk._sync.ports import Ports
     from atoll.sdk._sync.process import Process
+    from atoll.sdk._sync.processes import Processes
     from atoll.sdk._sync.sandbox import Sandbox
     from atoll.sdk._sync.secrets import Secrets
     from atoll.sdk._sync.snapshots import Snapshots
@@ -56,7 +60,9 @@ __all__ = [
     "AsyncKeys",
     "AsyncLogin",
     "AsyncMcpAddress",
+    "AsyncPorts",
     "AsyncProcess",
+    "AsyncProcesses",
     "AsyncSandbox",
     "AsyncSecrets",
     "AsyncSnapshots",
@@ -76,7 +82,9 @@ __all__ = [
     "Keys",
     "Login",
     "McpAddress",
+    "Ports",
     "Process",
+    "Processes",
     "Sandbox",
     "Secrets",
     "Snapshots",
@@ -89,7 +97,7 @@ __all__ = [
     "Watch",
 ]
 
-_MODULES = {"forward": "ports", "mcpaddress": "mcp"}
+_MODULES = {"mcpaddress": "mcp"}
 
 
 def __getattr__(name: str) -> object:

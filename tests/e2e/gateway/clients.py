@@ -24,7 +24,7 @@ AGENT = 49983
 
 def start_port_server(box: Sandbox, *certificate: str) -> None:
     box.files.write("/tmp/port_server.py", (Path(__file__).parents[1] / "port_server.py").read_bytes())
-    box.start(["python3", "/tmp/port_server.py", str(PORT), *certificate])
+    box.processes.start(["python3", "/tmp/port_server.py", str(PORT), *certificate])
     until_listening(box, PORT)
 
 

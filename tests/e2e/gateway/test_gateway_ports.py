@@ -60,7 +60,7 @@ def test_ports_that_speak_https_are_reached_in_tls(server: Server, module_home: 
     ) as secure:
         secure.files.write("/tmp/server.pem", certificate.read_bytes())
         start_port_server(secure, "/tmp/server.pem")
-        secure.start(["python3", "-m", "http.server", str(AGENT + 1)])
+        secure.processes.start(["python3", "-m", "http.server", str(AGENT + 1)])
         until_listening(secure, AGENT + 1)
         with httpx.Client(
             base_url=server.url, headers=headers_of(secure.id, PORT), timeout=BOUND_S
@@ -198,10 +198,10 @@ def test_a_signed_link_opens_a_closed_port_to_a_browser(server: Server) -> None:
     del server
     with Sandbox.create(team="default", ports="closed") as closed:
         start_port_server(closed)
-        page, host = _through_localhost(closed.url(PORT) + "request")
+        page, host = _through_localhost(closed.ports.url(PORT) + "request")
         with httpx.Client(headers=host, timeout=BOUND_S) as browser:
             assert browser.get(page).status_code == 403
-            signed, _ = _through_localhost(closed.url(PORT, expires_in_s=600))
+            signed, _ = _through_localhost(closed.ports.url(PORT, expires_in_s=600))
             first = browser.get(signed.replace("/?", "/request?"))
             assert (first.status_code, first.headers["location"]) == (303, "/request")
             kept = first.headers["set-cookie"].partition(";")[0]
@@ -209,9 +209,9 @@ def test_a_signed_link_opens_a_closed_port_to_a_browser(server: Server) -> None:
             assert again.status_code == 200
             assert "a=1" in again.text
             assert "atoll-link" not in again.text
-            other, _ = _through_localhost(closed.url(PORT + 1, expires_in_s=600))
+            other, _ = _through_localhost(closed.ports.url(PORT + 1, expires_in_s=600))
             assert browser.get(other).status_code == 403
-            brief, _ = _through_localhost(closed.url(PORT, expires_in_s=1))
+            brief, _ = _through_localhost(closed.ports.url(PORT, expires_in_s=1))
             kept = browser.get(brief).headers["set-cookie"].partition(";")[0]
             began = time.monotonic()
             with (
@@ -225,7 +225,7 @@ def test_a_signed_link_opens_a_closed_port_to_a_browser(server: Server) -> None:
 
 def test_the_address_of_a_port_is_printed(server: Server, box: Sandbox) -> None:
     address = f"http://{PORT}-{box.id}.localhost:{server.port}/"
-    assert box.url(PORT) == address
+    assert box.ports.url(PORT) == address
     assert json.loads(said("url", box.id, str(PORT), "--json")) == {"url": address}
     assert said("url", box.id, str(PORT), "--expires", "1h").startswith(f"{address}?atoll-link=")
 
@@ -233,4 +233,4 @@ def test_the_address_of_a_port_is_printed(server: Server, box: Sandbox) -> None:
 def test_a_sandbox_of_no_team_has_no_address(server: Server) -> None:
     del server
     with Sandbox.create() as alone, pytest.raises(StateError, match="belongs to no team"):
-        alone.url(PORT)
+        alone.ports.url(PORT)

@@ -40,7 +40,7 @@ while True:
 
 def count(sandbox: Sandbox) -> int:
     """Ask the counter in a sandbox once more."""
-    with sandbox.dial(7000) as connection:
+    with sandbox.ports.dial(7000) as connection:
         connection.settimeout(PATIENCE_S)
         connection.sendall(b"?")
         return int(connection.recv(100))
@@ -70,7 +70,7 @@ def sandbox(module_home: Path) -> Iterator[Sandbox]:
     made = Sandbox.create()
     try:
         made.files.write("/home/user/counter.py", _COUNTER)
-        made.start(["python3", "/home/user/counter.py"])
+        made.processes.start(["python3", "/home/user/counter.py"])
         until(lambda: made.files.exists("/home/user/ready"))
         yield made
     finally:
@@ -105,7 +105,7 @@ def test_a_killed_supervisor_is_replaced_by_one_that_adopts(sandbox: Sandbox, mo
 
 def test_a_call_that_waits_starts_another_supervisor(sandbox: Sandbox) -> None:
     """The one that was killed may have left the guest standing still, and nobody else may ask anything."""
-    program = sandbox.start(["sleep", "30"])
+    program = sandbox.processes.start(["sleep", "30"])
     waiting = threading.Thread(target=program.wait)
     waiting.start()
     kill_supervisor()
@@ -166,7 +166,7 @@ def test_a_crash_is_told_to_a_waiting_call_and_the_disk_survives(sandbox: Sandbo
 
 def test_a_waiting_dialled_connection_ends_at_pause_suspend_and_kill(sandbox: Sandbox) -> None:
     for end in (sandbox.pause, sandbox.suspend, sandbox.kill):
-        connection = sandbox.dial(7000)
+        connection = sandbox.ports.dial(7000)
         connection.settimeout(PATIENCE_S)
         ended = threading.Event()
 
@@ -189,9 +189,9 @@ def test_the_end_of_a_client_is_seen_inside(sandbox: Sandbox) -> None:
         "import socket\nl = socket.create_server(('0.0.0.0', 7001))\nopen('up', 'w').close()\n"
         "c, _ = l.accept()\nassert c.recv(9) == b'hello'\nassert c.recv(9) == b''\nprint('seen')\n",
     )
-    server = sandbox.start(["python3", "eof.py"])
+    server = sandbox.processes.start(["python3", "eof.py"])
     until(lambda: sandbox.files.exists("up"))
-    connection = sandbox.dial(7001)
+    connection = sandbox.ports.dial(7001)
     connection.sendall(b"hello")
     connection.close()
     assert server.wait().stdout == "seen\n"

@@ -41,9 +41,9 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "env": lambda sandbox: sandbox.run("true", env="A=1"),
     "argv": lambda sandbox: sandbox.exec(["echo", 5]),
     "argv, bytes": lambda sandbox: sandbox.exec(b"true"),
-    "start": lambda sandbox: sandbox.start(5),
-    "size": lambda sandbox: sandbox.pty(size=(80, 24)),
-    "attach": lambda sandbox: sandbox.attach("1"),
+    "start": lambda sandbox: sandbox.processes.start(5),
+    "size": lambda sandbox: sandbox.processes.pty(size=(80, 24)),
+    "attach": lambda sandbox: sandbox.processes.attach("1"),
     "set_lease": lambda sandbox: sandbox.set_lease("60"),
     "resume": lambda sandbox: sandbox.resume("60"),
     "fork": lambda sandbox: sandbox.fork("2"),
@@ -51,8 +51,8 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "a fork's name": lambda sandbox: sandbox.fork(names=[None]),
     "names for other forks": lambda sandbox: sandbox.fork(3, names=["left", "right"]),
     "names for no fork": lambda sandbox: sandbox.fork(names=[]),
-    "dial": lambda sandbox: sandbox.dial("80"),
-    "forward": lambda sandbox: sandbox.forward(80, 70000),
+    "dial": lambda sandbox: sandbox.ports.dial("80"),
+    "forward": lambda sandbox: sandbox.ports.forward(80, 70000),
     "limits": lambda sandbox: sandbox.set_limits({"vcpus": 1}),
     "snapshot": lambda sandbox: sandbox.snapshot(5),
     "rollback": lambda sandbox: sandbox.rollback(None),
@@ -128,7 +128,7 @@ def test_a_wrong_argument_is_refused_before_it_is_sent(
 
 
 def test_a_wrong_wait_is_refused(sandbox: Sandbox) -> None:
-    process = sandbox.attach(7)
+    process = sandbox.processes.attach(7)
     for wrong in ("1", float("nan")):
         with pytest.raises(InvalidSpecError, match="timeout_s"):
             process.wait(timeout_s=wrong)  # type: ignore[arg-type]

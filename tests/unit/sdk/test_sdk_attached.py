@@ -47,7 +47,7 @@ def test_a_terminal_is_gone_on_with_and_knows_what_is_old(
     supervisor.agent.routes[OUTPUT] = telling(
         ("t", b"before"), ("t", b"now"), ("x", {"exit_code": 3}), kept=kept
     )
-    with sandbox.attach_terminal(7, size=TerminalSize(cols=100, rows=30)) as terminal:
+    with sandbox.processes.attach_terminal(7, size=TerminalSize(cols=100, rows=30)) as terminal:
         assert (terminal.pid, terminal.kept_bytes) == (7, known)
         assert b"".join(terminal) == b"beforenow"
         assert terminal.wait().exit_code == 3
@@ -58,7 +58,7 @@ def test_leaving_it_leaves_the_program_alone(
     supervisor: FakeSupervisor, sandbox: Sandbox, sizes: list[object]
 ) -> None:
     supervisor.agent.routes[OUTPUT] = telling(("t", b"$ "))
-    with sandbox.attach_terminal(7) as terminal:
+    with sandbox.processes.attach_terminal(7) as terminal:
         assert terminal.receive() == b"$ "
     assert sizes == []
     assert not any(path.endswith("/signal") for _, path in supervisor.agent.requests)
@@ -69,12 +69,12 @@ def test_a_program_without_a_terminal_or_none_at_all_is_said_to_be_that(
 ) -> None:
     del sizes
     with pytest.raises(InvalidSpecError, match="pid 8 has no terminal"):
-        sandbox.attach_terminal(8)
+        sandbox.processes.attach_terminal(8)
     supervisor.agent.routes["GET", "/atoll/processes/9/output"] = lambda handler: handler.send_json(
         {"code": "process_not_found", "message": "process with pid 9 not found"}, 404
     )
     with pytest.raises(ProcessNotFoundError):
-        sandbox.attach_terminal(9)
+        sandbox.processes.attach_terminal(9)
 
 
 def test_a_sandbox_that_falls_asleep_ends_it_with_an_error(
@@ -82,7 +82,7 @@ def test_a_sandbox_that_falls_asleep_ends_it_with_an_error(
 ) -> None:
     del sizes
     supervisor.agent.routes[OUTPUT] = telling(("t", b"$ "))
-    with sandbox.attach_terminal(7) as terminal:
+    with sandbox.processes.attach_terminal(7) as terminal:
         assert terminal.receive() == b"$ "
         supervisor.api.routes["GET", f"/v1/sandboxes/{sandbox.id}"] = info(state="suspended")
         supervisor.agent.cut_all()

@@ -55,7 +55,7 @@ def test_leaving_a_terminal_of_a_sandbox_that_was_put_to_sleep_kills_and_wakes_n
     supervisor: FakeSupervisor, sandbox: Sandbox, asleep: Callable[[], None], *, receiving: bool
 ) -> None:
     begin(supervisor, PROCESSES)
-    with sandbox.pty() as terminal:
+    with sandbox.processes.pty() as terminal:
         asleep()
         if receiving:
             with pytest.raises(StateError, match="was suspended by another client"):
@@ -70,7 +70,7 @@ def test_leaving_a_terminal_that_was_closed_kills_and_wakes_nothing(
     supervisor: FakeSupervisor, sandbox: Sandbox, asleep: Callable[[], None], *, sleeping: bool
 ) -> None:
     begin(supervisor, PROCESSES)
-    with sandbox.pty() as terminal:
+    with sandbox.processes.pty() as terminal:
         terminal.close()
         if sleeping:
             asleep()
@@ -83,7 +83,7 @@ def test_leaving_a_terminal_that_was_aborted_kills_its_program(
     supervisor: FakeSupervisor, sandbox: Sandbox
 ) -> None:
     begin(supervisor, PROCESSES)
-    with sandbox.pty() as terminal:
+    with sandbox.processes.pty() as terminal:
         terminal.abort()
         with pytest.raises(StateError, match="this program aborted"):
             terminal.receive()
@@ -95,8 +95,11 @@ def test_a_handle_finds_its_program_again_after_a_sleep(
 ) -> None:
     begin(supervisor, PROCESSES)
     handles: list[tuple[Process, Callable[[Process], str]]] = [
-        (sandbox.start("make", stream=True), lambda handle: handle.wait().stdout),
-        (sandbox.start("make", stream=True), lambda handle: "".join(output.text for output in handle)),
+        (sandbox.processes.start("make", stream=True), lambda handle: handle.wait().stdout),
+        (
+            sandbox.processes.start("make", stream=True),
+            lambda handle: "".join(output.text for output in handle),
+        ),
     ]
     asleep()
     for handle, use in handles:
@@ -115,7 +118,7 @@ def test_a_character_that_a_sleep_cut_in_two_is_whole_when_it_is_told_again(
         handler.frames(("s", {"pid": 7}), ("o", "é".encode()[:1]))
 
     supervisor.agent.routes[PROCESSES] = half
-    handle = sandbox.start("make", stream=True)
+    handle = sandbox.processes.start("make", stream=True)
     assert next(iter(handle)).text == ""
     asleep()
     with pytest.raises(StateError, match="was suspended by another client"):
@@ -139,7 +142,7 @@ def test_a_wait_that_was_cancelled_may_be_followed_by_another(
     async def work(sandbox: AsyncSandbox) -> None:
         begin(supervisor, PROCESSES)
         supervisor.agent.routes[OUTPUT] = part
-        handle = await sandbox.start("make")
+        handle = await sandbox.processes.start("make")
         with anyio.move_on_after(CUT_S) as cut:
             await handle.wait()
         assert cut.cancelled_caught
@@ -153,7 +156,7 @@ def test_a_stream_of_which_a_wait_was_cancelled_says_so(supervisor: FakeSupervis
     async def work(sandbox: AsyncSandbox) -> None:
         begin(supervisor, PROCESSES)
         begin(supervisor, WATCH)
-        terminal, watch = await sandbox.pty(), await sandbox.files.watch("/workspace")
+        terminal, watch = await sandbox.processes.pty(), await sandbox.files.watch("/workspace")
         for take in (terminal.receive, watch.next):
             with anyio.move_on_after(CUT_S) as cut:
                 await take()
@@ -171,7 +174,7 @@ def watching(supervisor: FakeSupervisor, sandbox: Sandbox) -> Watch:
 
 def typing_at(supervisor: FakeSupervisor, sandbox: Sandbox) -> Terminal:
     begin(supervisor, PROCESSES)
-    return sandbox.pty()
+    return sandbox.processes.pty()
 
 
 @pytest.mark.parametrize("opened", [watching, typing_at])

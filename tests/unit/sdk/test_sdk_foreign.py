@@ -24,8 +24,8 @@ CALLS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
     "fork": lambda sandbox, given: sandbox.fork(**given),
     "run": lambda sandbox, given: sandbox.run("true", **given),
     "exec": lambda sandbox, given: sandbox.exec(["true"], **given),
-    "start": lambda sandbox, given: sandbox.start("true", **given),
-    "pty": lambda sandbox, given: sandbox.pty(**given),
+    "start": lambda sandbox, given: sandbox.processes.start("true", **given),
+    "pty": lambda sandbox, given: sandbox.processes.pty(**given),
 }
 
 

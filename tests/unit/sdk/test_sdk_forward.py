@@ -53,7 +53,7 @@ def ask(port: int, data: bytes) -> bytes:
 def test_a_forwarded_connection_keeps_its_half_close(supervisor: FakeSupervisor, sandbox: Sandbox) -> None:
     threads = serve(supervisor, lambda read: hashlib.sha256(read).digest())
     data = os.urandom(3_000_000)
-    with sandbox.forward(8000) as forward:
+    with sandbox.ports.forward(8000) as forward:
         assert [ask(forward.port, data) for _ in range(3)] == [hashlib.sha256(data).digest()] * 3
         port = forward.port
     for thread in threads:
@@ -65,7 +65,7 @@ def test_a_forwarded_connection_keeps_its_half_close(supervisor: FakeSupervisor,
 def test_a_connection_whose_dial_fails_is_closed(supervisor: FakeSupervisor, sandbox: Sandbox) -> None:
     supervisor.dial_error = ErrorBody(code="agent_failed", message="nobody listens")
     with (
-        sandbox.forward(8000) as forward,
+        sandbox.ports.forward(8000) as forward,
         socket.create_connection(("127.0.0.1", forward.port), timeout=60) as client,
     ):
         with contextlib.suppress(ConnectionResetError):
@@ -74,7 +74,7 @@ def test_a_connection_whose_dial_fails_is_closed(supervisor: FakeSupervisor, san
 
 def test_leaving_a_forward_ends_its_open_connections(supervisor: FakeSupervisor, sandbox: Sandbox) -> None:
     threads = serve(supervisor, lambda read: read)
-    with sandbox.forward(8000) as forward:
+    with sandbox.ports.forward(8000) as forward:
         client = socket.create_connection(("127.0.0.1", forward.port), timeout=60)
         client.sendall(b"hello")
     with client:
@@ -100,7 +100,7 @@ def test_a_dial_that_succeeds_while_a_forward_is_left_leaves_nothing(
 
     supervisor.dial = dial
     before = set(threading.enumerate())
-    with sandbox.forward(8000) as forward:
+    with sandbox.ports.forward(8000) as forward:
         client = socket.create_connection(("127.0.0.1", forward.port), timeout=60)
         while not supervisor.dials:
             time.sleep(0.01)
@@ -118,7 +118,7 @@ def test_the_async_forward_does_the_same(supervisor: FakeSupervisor) -> None:
     threads = serve(supervisor, lambda read: read[::-1])
 
     async def work() -> bytes:
-        async with await AsyncSandbox.create() as sandbox, sandbox.forward(8000) as forward:
+        async with await AsyncSandbox.create() as sandbox, sandbox.ports.forward(8000) as forward:
             return await anyio.to_thread.run_sync(ask, forward.port, b"abc" * 100_000)
 
     assert anyio.run(work) == b"cba" * 100_000
@@ -130,7 +130,7 @@ def test_a_dialled_socket_is_connected_and_the_callers_own(
     supervisor: FakeSupervisor, sandbox: Sandbox
 ) -> None:
     serve(supervisor, lambda read: read)
-    with sandbox.dial(8000) as connection:
+    with sandbox.ports.dial(8000) as connection:
         connection.sendall(b"echo")
         connection.shutdown(socket.SHUT_WR)
         assert connection.recv(100, socket.MSG_WAITALL) == b"echo"
@@ -138,7 +138,7 @@ def test_a_dialled_socket_is_connected_and_the_callers_own(
 
 
 def test_a_forward_has_a_url_while_it_is_open(supervisor: FakeSupervisor, sandbox: Sandbox) -> None:
-    forward = sandbox.forward(8000)
+    forward = sandbox.ports.forward(8000)
     with pytest.raises(StateError, match="not open"):
         _ = forward.url
     with forward:
@@ -150,7 +150,7 @@ def test_a_port_is_waited_for_until_something_listens(supervisor: FakeSupervisor
     supervisor.dial_error = ErrorBody(code="not_found", message="nothing listens on port 8000")
     opened = threading.Timer(0.1, setattr, (supervisor, "dial_error", None))
     opened.start()
-    sandbox.wait_for_port(8000, timeout_s=60)
+    sandbox.ports.wait(8000, timeout_s=60)
     opened.join()
     for thread in threads:
         thread.join(60)
@@ -161,15 +161,15 @@ def test_a_port_is_waited_for_until_something_listens(supervisor: FakeSupervisor
 def test_the_wait_for_a_port_ends(supervisor: FakeSupervisor, sandbox: Sandbox) -> None:
     supervisor.dial_error = ErrorBody(code="not_found", message="nothing listens on port 8000")
     with pytest.raises(DeadlineError, match=r"port 8000 within 0\.1 s"):
-        sandbox.wait_for_port(8000, timeout_s=0.1)
+        sandbox.ports.wait(8000, timeout_s=0.1)
     supervisor.dial_error = ErrorBody(code="sandbox_not_found", message="gone")
     with pytest.raises(SandboxNotFoundError):
-        sandbox.wait_for_port(8000)
+        sandbox.ports.wait(8000)
     for timeout_s in (0, -1, "1"):
         with pytest.raises(InvalidSpecError):
-            sandbox.wait_for_port(8000, timeout_s=timeout_s)  # type: ignore[arg-type]
+            sandbox.ports.wait(8000, timeout_s=timeout_s)  # type: ignore[arg-type]
     with pytest.raises(InvalidSpecError):
-        sandbox.wait_for_port(0)
+        sandbox.ports.wait(0)
 
 
 def test_a_local_port_that_is_taken_is_told_with_another_one(
@@ -178,7 +178,7 @@ def test_a_local_port_that_is_taken_is_told_with_another_one(
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(InvalidSpecError, match=f"port {port} of this machine is taken") as raised:
-            sandbox.forward(8000, port).__enter__()
+            sandbox.ports.forward(8000, port).__enter__()
     assert "such as" in str(raised.value.hint)
 
 

@@ -126,7 +126,7 @@ def test_asking_whether_a_supervisor_runs_starts_none(home_path: Path) -> None:
 def test_a_failed_dial_is_the_supervisors_own_error(supervisor: FakeSupervisor, sandbox: Sandbox) -> None:
     supervisor.dial_error = ErrorBody(code="sandbox_crashed", message="it crashed", sandbox_id=SANDBOX_ID)
     with pytest.raises(Exception, match="it crashed") as raised:
-        sandbox.dial(80)
+        sandbox.ports.dial(80)
     assert cast(AtollError, raised.value).code == "sandbox_crashed"
 
 

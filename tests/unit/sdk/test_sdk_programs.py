@@ -100,9 +100,9 @@ def test_a_timeout_of_the_program_is_an_error_of_its_own(
         sandbox.exec(["sleep", "100"], timeout_s=0.5)
     supervisor.agent.routes["GET", "/atoll/processes/7/output"] = supervisor.agent.routes[PROCESSES]
     with pytest.raises(ExecTimeoutError, match=r"pid 7 ran past 2 s, "):
-        sandbox.start("sleep 100", timeout_s=2).wait()
+        sandbox.processes.start("sleep 100", timeout_s=2).wait()
     with pytest.raises(ExecTimeoutError, match=r"pid 7 ran past its timeout_s, "):
-        sandbox.attach(7).wait()
+        sandbox.processes.attach(7).wait()
 
 
 def test_a_timeout_brings_what_was_written_until_then(supervisor: FakeSupervisor, sandbox: Sandbox) -> None:
@@ -117,7 +117,7 @@ def test_a_timeout_brings_what_was_written_until_then(supervisor: FakeSupervisor
     assert result.command == f"make {'x' * 72}..."
     assert told == ["half ", "\ufffd"]
     with pytest.raises(ExecTimeoutError) as raised:
-        sandbox.start("make", stream=True).wait()
+        sandbox.processes.start("make", stream=True).wait()
     assert (raised.value.result.stderr, raised.value.result.command) == ("oops", "make")
 
 
@@ -277,7 +277,7 @@ def test_a_handle_iterates_over_output_and_then_knows_the_end(
     supervisor: FakeSupervisor, sandbox: Sandbox
 ) -> None:
     supervisor.agent.routes[PROCESSES] = process(("o", b"a"), ("e", b"b"), exit_code=4)
-    with sandbox.start("x", stream=True) as handle:
+    with sandbox.processes.start("x", stream=True) as handle:
         assert [(output.stream, output.text) for output in handle] == [("stdout", "a"), ("stderr", "b")]
         assert handle.wait().exit_code == 4
 
@@ -285,8 +285,8 @@ def test_a_handle_iterates_over_output_and_then_knows_the_end(
 def test_a_background_program_is_followed_by_its_pid(supervisor: FakeSupervisor, sandbox: Sandbox) -> None:
     supervisor.agent.routes[PROCESSES] = process()
     supervisor.agent.routes["GET", "/atoll/processes/7/output"] = process(("o", b"kept"), exit_code=5)
-    assert sandbox.start("server").wait().stdout == "kept"
-    assert sandbox.attach(7).wait().exit_code == 5
+    assert sandbox.processes.start("server").wait().stdout == "kept"
+    assert sandbox.processes.attach(7).wait().exit_code == 5
 
 
 def test_waiting_for_a_program_ends_at_its_timeout_and_leaves_it_alone(
@@ -303,7 +303,7 @@ def test_waiting_for_a_program_ends_at_its_timeout_and_leaves_it_alone(
     supervisor.agent.routes["GET", "/atoll/processes/7/output"] = endless
     try:
         with pytest.raises(DeadlineError):
-            sandbox.attach(7).wait(timeout_s=0.2)
+            sandbox.processes.attach(7).wait(timeout_s=0.2)
     finally:
         done.set()
     assert count(supervisor, SIGNAL) == 0
@@ -315,15 +315,15 @@ def test_input_that_was_not_asked_for_at_the_start_is_refused_with_the_remedy(
     closed = {"code": "invalid", "message": "stdin not enabled or closed"}
     supervisor.agent.routes[STDIN] = lambda handler: handler.send_json(closed, 400)
     with pytest.raises(InvalidSpecError, match=r"stdin not enabled or closed \(start it with `stdin=True`"):
-        sandbox.attach(7).write_stdin("y\n")
+        sandbox.processes.attach(7).write_stdin("y\n")
     with pytest.raises(InvalidSpecError, match="stdin=True"):
-        sandbox.attach(7).close_stdin()
+        sandbox.processes.attach(7).close_stdin()
 
 
 def test_killing_what_has_ended_is_no_error(supervisor: FakeSupervisor, sandbox: Sandbox) -> None:
     gone = {"code": "process_not_found", "message": "no process 7"}
     supervisor.agent.routes[SIGNAL] = lambda handler: handler.send_json(gone, 404)
-    sandbox.attach(7).kill()
+    sandbox.processes.attach(7).kill()
 
 
 def test_a_terminal_gives_and_takes_raw_bytes(supervisor: FakeSupervisor, sandbox: Sandbox) -> None:
@@ -337,7 +337,7 @@ def test_a_terminal_gives_and_takes_raw_bytes(supervisor: FakeSupervisor, sandbo
         told.append(sent(handler)),
         handler.send_nothing(),
     )
-    with sandbox.pty(size=TerminalSize(100, 30)) as terminal:
+    with sandbox.processes.pty(size=TerminalSize(100, 30)) as terminal:
         terminal.send(b"\x03")
         terminal.resize(TerminalSize(120, 40))
         assert list(terminal) == [b"\x1b[2J", b"\xff"]
@@ -370,7 +370,7 @@ def test_variables_that_no_program_could_be_given_are_refused(
     with pytest.raises(InvalidSpecError, match=message):
         sandbox.run("env", env=env)
     with pytest.raises(InvalidSpecError, match=message):
-        sandbox.start("env", env=env)
+        sandbox.processes.start("env", env=env)
 
 
 def test_a_network_is_a_preset_or_a_policy(sandbox: Sandbox) -> None:

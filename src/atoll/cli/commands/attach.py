@@ -83,7 +83,7 @@ def command(
       atoll attach work web
     """
     with held(sandbox) as target:
-        programs = target.processes()
+        programs = target.processes.list()
         if isinstance(program, str) and not as_json:
             ctx.exit(watch_service(target, sandbox, program))
         pid = _service(target, sandbox, program).pid if isinstance(program, str) else program

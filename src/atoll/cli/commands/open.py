@@ -35,8 +35,8 @@ def command(sandbox: str, port: int, wait_s: float | None, no_browser: bool, as_
       atoll open --no-browser work 8000
     """
     with held(sandbox) as target:
-        target.wait_for_port(port, timeout_s=wait_s)
-        with target.forward(port) as forward:
+        target.ports.wait(port, timeout_s=wait_s)
+        with target.ports.forward(port) as forward:
             if as_json:
                 show_json({"url": forward.url})
             else:

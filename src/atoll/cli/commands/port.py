@@ -25,7 +25,7 @@ def command(sandbox: str, port: int, local_port: int, as_json: bool) -> None:
     Example:
       atoll port work 80 8000
     """
-    with held(sandbox) as target, target.forward(port, local_port) as forward:
+    with held(sandbox) as target, target.ports.forward(port, local_port) as forward:
         if as_json:
             show_json({"host": "127.0.0.1", "port": forward.port})
         else:

@@ -31,7 +31,7 @@ def command(sandbox: str, port: int, expires_in_s: float | None, as_json: bool) 
       atoll url --expires 1h work 8000
     """
     with asked(sandbox) as target:
-        address = target.url(port, expires_in_s=expires_in_s)
+        address = target.ports.url(port, expires_in_s=expires_in_s)
     if as_json:
         show_json({"url": address})
     else:

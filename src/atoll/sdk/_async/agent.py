@@ -204,7 +204,7 @@ class AsyncFrames:
         if self._over is not None:
             raise StateError(
                 f"the stream has ended: {self._over.message}",
-                hint="open it again; `attach` finds a program that still runs",
+                hint="open it again; `processes.attach` finds a program that still runs",
                 sandbox_id=self._over.sandbox_id,
             )
         try:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
 from atoll.errors import InvalidSpecError, StateError
-from atoll.sdk._async.ports import AsyncForward
+from atoll.sdk._async.forward import AsyncForward
 from atoll.types import check_text
 
 

@@ -1,120 +1,124 @@
-"""Ports of a sandbox on this host's loopback."""
+"""The ports of a sandbox, reached from this host."""
 
 from __future__ import annotations
 
-from atoll.errors import AtollError, StateError
+import socket
+from collections.abc import Awaitable, Callable
+
+from atoll.errors import DeadlineError, NotFoundError, SandboxNotFoundError, StateError
+from atoll.protocol import LinkRequest, check_link
+from atoll.sdk._async.forward import AsyncForward
 from atoll.sdk._async.link import AsyncLink
-from atoll.sdk._io_async import Background, Listener, Stream, both, sleep, user_socket
-from atoll.sdk._listening import cannot_listen
-from atoll.types import check_number
+from atoll.sdk._async.places import AsyncThere
+from atoll.sdk._deadline import Deadline, check_timeout
+from atoll.sdk._foreign import Part
+from atoll.sdk._io_async import in_thread, sleep, user_socket
+from atoll.sdk._links import url_of
+from atoll.types import SandboxInfo, check_number
 
-_MOST = 512
-_SHORTAGE_S = 0.05
+_FIRST_LOOK_S = 0.02
+_LONGEST_LOOK_S = 0.5
 
 
-class AsyncForward:
-    """Forwards connections from a listener on 127.0.0.1 to a port of a sandbox, while the context lasts.
+class AsyncPorts(Part):
+    """What listens inside a sandbox. A connection to it wakes the sandbox."""
 
-    ``port`` is the local port, and ``url`` the address for an http client. Each connection wakes the sandbox
-    if it sleeps. If the dial fails, the connection is closed. Leaving the context closes the listener and all
-    its connections. Entering it raises InvalidSpecError if the local port is taken, or only for root.
-    """
-
-    def __init__(self, link: AsyncLink, sandbox_id: str, port: int, local_port: int) -> None:
-        for name, value, least in (("port", port, 1), ("local_port", local_port, 0)):
-            check_number(name, value, least=least, most=65535, whole=True, hint=f"give {least} to 65535")
-        self.remote_port = port
-        self.port: int = local_port
+    def __init__(self, link: AsyncLink, sandbox_id: str, info: Callable[[], Awaitable[SandboxInfo]]) -> None:
         self._link = link
         self._sandbox_id = sandbox_id
-        self._background = Background()
-        self._streams: set[Stream] = set()
-        self._listener: Listener | None = None
-        self._closing = False
+        self._info = info
 
     def __repr__(self) -> str:
-        where = f"127.0.0.1:{self.port}" if self.port else "not open"
-        return f"<{type(self).__name__} {where} to port {self.remote_port} of sandbox {self._sandbox_id}>"
+        return f"<{type(self).__name__} of sandbox {self._sandbox_id}>"
 
-    @property
-    def url(self) -> str:
-        """``http://127.0.0.1:PORT`` of the local port.
+    async def dial(self, port: int) -> socket.socket:
+        """Connect to a TCP port inside and return the socket.
+
+        This wakes the sandbox. The caller closes the socket.
 
         Raises:
-            StateError: The context has not been entered, so there is no port yet.
+            InvalidSpecError: ``port`` is not between 1 and 65535.
+            NotFoundError: Nothing listens on this port, on any address inside.
+            SandboxNotFoundError: The sandbox is gone.
+            AsleepError: The sandbox sleeps, and a use does not wake it.
+            DeadlineError: The sandbox did not answer in time.
         """
-        if self._listener is None:
-            raise StateError(
-                "the forward is not open", hint="enter it first: `with sandbox.forward(8000) as f`"
-            )
-        return f"http://127.0.0.1:{self.port}"
+        check_number("port", port, least=1, most=65535, whole=True, hint="give 1 to 65535")
+        return user_socket(await self._link.dial(self._sandbox_id, port))
 
-    async def __aenter__(self) -> AsyncForward:
-        try:
-            self._listener = Listener(self.port)
-        except OSError as error:
-            raise cannot_listen(self.port, error) from None
-        self.port = self._listener.port
-        await self._background.__aenter__()
-        self._background.start(self._accept, self._listener)
-        return self
+    async def wait(self, port: int, *, timeout_s: float | None = 60.0) -> None:
+        """Wait until something inside accepts connections on a TCP port.
 
-    async def __aexit__(self, *error: object) -> None:
-        self._closing = True
-        if self._listener is not None:
-            self._listener.abort()
-        for stream in list(self._streams):
-            stream.abort()
-        try:
-            await self._background.__aexit__(*error)  # type: ignore[arg-type]
-        finally:
-            if self._listener is not None:
-                self._listener.close()
-            for stream in list(self._streams):
-                stream.close()
+        It connects, again and again, and closes the connection that succeeds. This wakes the sandbox.
 
-    async def _accept(self, listener: Listener) -> None:
-        while not self._closing:
+        Args:
+            port: The port in the sandbox.
+            timeout_s: Seconds to wait; None means as long as it takes.
+
+        Raises:
+            InvalidSpecError: ``port`` is not between 1 and 65535.
+            DeadlineError: Nothing accepted a connection within ``timeout_s``.
+            AsleepError: The sandbox sleeps, and a use does not wake it.
+        """
+        check_timeout(timeout_s)
+        deadline, pause_s = Deadline(timeout_s), _FIRST_LOOK_S
+        while True:
             try:
-                stream = await listener.accept()
-            except OSError:
-                # the listener was aborted, or this process lacks descriptors for a while
-                await sleep(_SHORTAGE_S)
-                continue
-            if len(self._streams) >= 2 * _MOST:
-                stream.close()
-                continue
-            self._streams.add(stream)
-            if self._closing:  # the connections made before were aborted
-                stream.close()
+                (await self.dial(port)).close()
+            except SandboxNotFoundError:
+                raise
+            except NotFoundError:
+                pass  # nothing listens yet
+            else:
                 return
-            self._background.start(self._serve, stream)
+            try:
+                left_s = deadline.left()
+            except TimeoutError:
+                raise DeadlineError(
+                    f"nothing accepted a connection on port {port} within {timeout_s:g} s",
+                    hint="see whether the server still runs, and attach to it: `atoll attach --list`",
+                    sandbox_id=self._sandbox_id,
+                ) from None
+            await sleep(pause_s if left_s is None else min(pause_s, left_s))
+            pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
 
-    async def _serve(self, near: Stream) -> None:
-        far: Stream | None = None
-        try:
-            far = Stream(user_socket(await self._link.dial(self._sandbox_id, self.remote_port)))
-            self._streams.add(far)
-            if self._closing:
-                return
-            await both((self._pump, near, far), (self._pump, far, near))
-        except (AtollError, OSError):
-            # the peer sees a closed connection; a TCP port cannot report more
-            return
-        finally:
-            for stream in (near, far):
-                if stream is not None:
-                    self._streams.discard(stream)
-                    stream.abort()
-                    stream.close()
+    def forward(self, port: int, local_port: int = 0) -> AsyncForward:
+        """Forward a port of 127.0.0.1 to a port inside.
 
-    async def _pump(self, source: Stream, target: Stream) -> None:
-        """Move bytes until the source ends, and pass the end on."""
-        try:
-            while data := await source.receive(None):
-                await target.send(data, None)
-        except OSError:
-            source.abort()
-            target.abort()
-            return
-        target.send_end()
+        Returns a context: ``port`` is the local port, and ``url`` its http address.
+
+        Args:
+            port: The port in the sandbox.
+            local_port: The port on this host; 0 picks a free one.
+
+        Raises:
+            InvalidSpecError: One of the two is not a port number.
+        """
+        return AsyncForward(self._link, self._sandbox_id, port, local_port)
+
+    async def url(self, port: int, *, expires_in_s: float | None = None) -> str:
+        """Return the address at which a browser reaches a port inside, through the running ``atoll serve``.
+
+        Args:
+            port: The port in the sandbox.
+            expires_in_s: Sign the address: it then opens the port to whoever has it, for so many seconds,
+                also if its ports are closed. None signs nothing.
+
+        Raises:
+            InvalidSpecError: ``port`` is not a port, or is the agent's, or ``expires_in_s`` is not between a
+                second and a year.
+            StateError: No server runs for this home, or the sandbox belongs to no team, so that none serves it.
+        """
+        check_link(port, expires_in_s)
+        place = self._link.place
+        if isinstance(place, AsyncThere):
+            wish = LinkRequest(port=port, expires_in_s=expires_in_s)
+            return await self._link.call("POST", f"/v1/sandboxes/{self._sandbox_id}/links", str, wish)
+        info = await self._info()
+        if info.team is None:
+            raise StateError(
+                "the sandbox belongs to no team, so no server leads to it",
+                hint="create it with `--team default`, or use `atoll port`",
+                sandbox_id=self._sandbox_id,
+            )
+        return await in_thread(url_of, place.home, self._sandbox_id, port, expires_in_s)

@@ -47,7 +47,7 @@ async def started_command(
     Raises:
         TemplateBuildError: The program failed, or was not ready in time.
     """
-    process = await sandbox.start(start, cwd=cwd) if start else None
+    process = await sandbox.processes.start(start, cwd=cwd) if start else None
     if start:
         await say(f"started {start}")
     began = told_at = time.monotonic()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from atoll.errors import InvalidSpecError, StateError
-from atoll.sdk._sync.ports import Forward
+from atoll.sdk._sync.forward import Forward
 from atoll.types import check_text
 
 

@@ -129,7 +129,7 @@ class Opening(Reaching, metaclass=Kind):
                 with ``own_``.
             ports: Whom ``atoll serve`` lets reach its ports. With ``"open"`` that is everybody who knows its id,
                 with ``"closed"`` only who has its traffic token or a signed link of ``url``. Its forks have
-                the same. On this machine, ``forward`` and ``dial`` reach them either way.
+                the same. On this machine, ``ports.forward`` and ``ports.dial`` reach them either way.
             keep: Leave the sandbox alive at the end of ``with``, and if this process dies in it.
             within_s: Give up after this many seconds, a pull or build of the image included, and leave no
                 sandbox. The pull or build itself continues, so a later call finds more of it done. None

@@ -183,7 +183,7 @@ def check_end(
     if end.timed_out:
         error = ExecTimeoutError(
             f"{what} ran past {f'{timeout_ms / 1000:g} s' if timeout_ms else 'its timeout_s'}, and was killed",
-            hint="give a longer timeout_s or None for no limit, or start it in the background with `start`",
+            hint="give a longer timeout_s or None for no limit, or start it in the background with `processes.start`",
             sandbox_id=sandbox_id,
         )
         error.result = result

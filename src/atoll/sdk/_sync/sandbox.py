@@ -58,6 +58,8 @@ class Sandbox(Opening):
         id: 20 lower case letters and digits, never used again.
         name: The sandbox's name, unique in the home, or None.
         files: The sandbox's files.
+        processes: Its programs in the background and on terminals.
+        ports: What listens in it.
         code: Runs code in contexts that keep their variables.
         git: Git, run in it.
         egress: What it may reach, and what was decided about that.

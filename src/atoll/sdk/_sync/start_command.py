@@ -48,7 +48,7 @@ def started_command(
     Raises:
         TemplateBuildError: The program failed, or was not ready in time.
     """
-    process = sandbox.start(start, cwd=cwd) if start else None
+    process = sandbox.processes.start(start, cwd=cwd) if start else None
     if start:
         say(f"started {start}")
     began = told_at = time.monotonic()

@@ -133,7 +133,7 @@ class Terminal:
         self._frames.abort()
 
     def close(self) -> None:
-        """Leave the terminal. The program goes on, also after the context ends, and ``attach`` finds it."""
+        """Leave the terminal. The program goes on, also after the context ends, and ``processes.attach`` finds it."""
         self._closed = True
         self._frames.close()
 

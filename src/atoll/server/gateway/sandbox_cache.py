@@ -41,7 +41,7 @@ class CachedSandbox:
 
     async def dial(self, port: int) -> socket.socket:
         """Connect to one of the sandbox's ports. A sleeping sandbox wakes first, if its owner wants that."""
-        return await self.handle.dial(port)
+        return await self.handle.ports.dial(port)
 
 
 class SandboxCache:

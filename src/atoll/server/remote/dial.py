@@ -70,7 +70,7 @@ async def _dialled(client: WebSocket, team: TeamInfo) -> tuple[socket.socket, st
         raise InvalidSpecError(f"port {port[:16]!r} is not between 1 and 65535")
     info = await Asked(team, {}, {}, None).sandbox(ref)
     with contextlib.closing(AsyncSandbox.of(info)) as sandbox:
-        return await sandbox.dial(int(port)), info.sandbox_id
+        return await sandbox.ports.dial(int(port)), info.sandbox_id
 
 
 async def _carried(client: WebSocket, inside: socket.socket) -> None:

@@ -73,7 +73,7 @@ class AsyncCommandTools:
         It runs on between calls, sleeps and wakes with the sandbox, and is copied by a fork. `output` returns
         what it wrote.
         """
-        process = await self._sandbox.start(command, cwd=cwd)
+        process = await self._sandbox.processes.start(command, cwd=cwd)
         process.close()
         return f"started with pid {process.pid}"
 
@@ -83,7 +83,7 @@ class AsyncCommandTools:
         wait_s: Annotated[float, Meta(description="Seconds to wait for its end.", ge=0, le=600)] = 0.0,
     ) -> str:
         """Return what a background command wrote (the last MiB is kept), and its exit code if it has ended."""
-        process = await self._sandbox.attach(pid)
+        process = await self._sandbox.processes.attach(pid)
         try:
             result = await process.wait(
                 timeout_s=max(wait_s, _LEAST_WAIT_S),
@@ -99,7 +99,7 @@ class AsyncCommandTools:
 
     async def stop(self, pid: Pid) -> str:
         """Kill a background command."""
-        process = await self._sandbox.attach(pid)
+        process = await self._sandbox.processes.attach(pid)
         try:
             await process.kill()
         finally:
@@ -108,7 +108,7 @@ class AsyncCommandTools:
 
     async def processes(self) -> str:
         """List the background commands that run in the sandbox."""
-        rows = await self._sandbox.processes()
+        rows = await self._sandbox.processes.list()
         return columns([(str(row.pid), row.user, clipped(" ".join(row.argv), 300)) for row in rows]) or "none"
 
     def _see(self, text: str) -> None:

@@ -58,7 +58,7 @@ class AsyncPlace:
                 raise InvalidSpecError(
                     f"{_MOST_FORWARDS} ports are forwarded already", hint="use one that is there"
                 )
-            forward = self.sandbox.forward(port)
+            forward = self.sandbox.ports.forward(port)
             await forward.__aenter__()
             self._forwards[port] = forward
         return self._forwards[port]

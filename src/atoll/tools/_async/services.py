@@ -70,7 +70,7 @@ class AsyncServiceTools:
         if port is None:
             return f"added: {_state_of(info)}"
         try:
-            await self._sandbox.wait_for_port(port, timeout_s=max(wait_s, 0.1))
+            await self._sandbox.ports.wait(port, timeout_s=max(wait_s, 0.1))
         except DeadlineError:
             state = _state_of(await services.get(name))
             shown = await self.service_logs(name, lines=_FIRST_LINES)

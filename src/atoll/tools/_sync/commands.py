@@ -74,7 +74,7 @@ class CommandTools:
         It runs on between calls, sleeps and wakes with the sandbox, and is copied by a fork. `output` returns
         what it wrote.
         """
-        process = self._sandbox.start(command, cwd=cwd)
+        process = self._sandbox.processes.start(command, cwd=cwd)
         process.close()
         return f"started with pid {process.pid}"
 
@@ -84,7 +84,7 @@ class CommandTools:
         wait_s: Annotated[float, Meta(description="Seconds to wait for its end.", ge=0, le=600)] = 0.0,
     ) -> str:
         """Return what a background command wrote (the last MiB is kept), and its exit code if it has ended."""
-        process = self._sandbox.attach(pid)
+        process = self._sandbox.processes.attach(pid)
         try:
             result = process.wait(
                 timeout_s=max(wait_s, _LEAST_WAIT_S),
@@ -100,7 +100,7 @@ class CommandTools:
 
     def stop(self, pid: Pid) -> str:
         """Kill a background command."""
-        process = self._sandbox.attach(pid)
+        process = self._sandbox.processes.attach(pid)
         try:
             process.kill()
         finally:
@@ -109,7 +109,7 @@ class CommandTools:
 
     def processes(self) -> str:
         """List the background commands that run in the sandbox."""
-        rows = self._sandbox.processes()
+        rows = self._sandbox.processes.list()
         return columns([(str(row.pid), row.user, clipped(" ".join(row.argv), 300)) for row in rows]) or "none"
 
     def _see(self, text: str) -> None:

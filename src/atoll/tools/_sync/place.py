@@ -59,7 +59,7 @@ class Place:
                 raise InvalidSpecError(
                     f"{_MOST_FORWARDS} ports are forwarded already", hint="use one that is there"
                 )
-            forward = self.sandbox.forward(port)
+            forward = self.sandbox.ports.forward(port)
             forward.__enter__()
             self._forwards[port] = forward
         return self._forwards[port]

@@ -71,7 +71,7 @@ class ServiceTools:
         if port is None:
             return f"added: {_state_of(info)}"
         try:
-            self._sandbox.wait_for_port(port, timeout_s=max(wait_s, 0.1))
+            self._sandbox.ports.wait(port, timeout_s=max(wait_s, 0.1))
         except DeadlineError:
             state = _state_of(services.get(name))
             shown = self.service_logs(name, lines=_FIRST_LINES)

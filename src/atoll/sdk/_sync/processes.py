@@ -1,4 +1,4 @@
-# Made by scripts/unasync.py from sdk/_async/sessions.py: do not edit.
+# Made by scripts/unasync.py from sdk/_async/processes.py: do not edit.
 """Programs that run beside the caller: in the background, on a terminal, or started by somebody else."""
 
 from __future__ import annotations
@@ -8,19 +8,28 @@ from collections.abc import Mapping
 
 from atoll.errors import InvalidSpecError, ProcessNotFoundError
 from atoll.guest import list_processes, processes_from
+from atoll.sdk._sync.agent import Agent
 from atoll.sdk._sync.process import Process, started
 from atoll.sdk._sync.programs import Command, program_of
-from atoll.sdk._sync.states import States
 from atoll.sdk._sync.terminal import Terminal, opened, reopened
-from atoll.sdk._foreign import no_foreign_arguments
+from atoll.sdk._foreign import Part, no_foreign_arguments
 from atoll.types import GuestPath, ProcessInfo, Rows, TerminalSize, check_kind, check_number
 
 _LOGIN_SHELL = 'exec "${SHELL:-/bin/sh}" -l'
-_PID_HINT = "`processes` lists the running programs"
+_PID_HINT = "`processes.list` lists the running programs"
+
+# Inside the class, `list` means the method below.
+_Infos = list[ProcessInfo]
 
 
-class Sessions(States):
-    """Gives a sandbox its methods for programs that outlive the call that started them."""
+class Processes(Part):
+    """The programs of a sandbox that outlive the call that started them. Each method wakes the sandbox."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of sandbox {self._agent.sandbox_id}>"
 
     @no_foreign_arguments
     def start(
@@ -92,7 +101,7 @@ class Sessions(States):
         )
         return opened(self._agent, program)
 
-    def processes(self) -> list[ProcessInfo]:
+    def list(self) -> _Infos:
         """List the running programs that were started through atoll or an E2B SDK."""
         return Rows(processes_from(self._agent.call(list_processes())))
 
@@ -112,7 +121,7 @@ class Sessions(States):
         not affect the program.
 
         Args:
-            pid: The program's pid; `processes` tells which programs have a terminal.
+            pid: The program's pid; `list` tells which programs have a terminal.
             size: The size to give the terminal. None does not change it.
 
         Raises:
@@ -122,11 +131,11 @@ class Sessions(States):
         check_number("pid", pid, least=1, whole=True, hint=_PID_HINT)
         if size is not None:
             check_kind("size", size, TerminalSize)
-        if any(row.pid == pid and not row.pty for row in self.processes()):
+        if any(row.pid == pid and not row.pty for row in self.list()):
             raise InvalidSpecError(
                 f"the program with pid {pid} has no terminal",
-                hint="follow its output with `attach`",
-                sandbox_id=self.id,
+                hint="follow its output with `processes.attach`",
+                sandbox_id=self._agent.sandbox_id,
             )
         terminal = reopened(self._agent, pid)
         if size is not None:

@@ -7,19 +7,28 @@ from collections.abc import Mapping
 
 from atoll.errors import InvalidSpecError, ProcessNotFoundError
 from atoll.guest import list_processes, processes_from
+from atoll.sdk._async.agent import AsyncAgent
 from atoll.sdk._async.process import AsyncProcess, started
 from atoll.sdk._async.programs import Command, program_of
-from atoll.sdk._async.states import AsyncStates
 from atoll.sdk._async.terminal import AsyncTerminal, opened, reopened
-from atoll.sdk._foreign import no_foreign_arguments
+from atoll.sdk._foreign import Part, no_foreign_arguments
 from atoll.types import GuestPath, ProcessInfo, Rows, TerminalSize, check_kind, check_number
 
 _LOGIN_SHELL = 'exec "${SHELL:-/bin/sh}" -l'
-_PID_HINT = "`processes` lists the running programs"
+_PID_HINT = "`processes.list` lists the running programs"
+
+# Inside the class, `list` means the method below.
+_Infos = list[ProcessInfo]
 
 
-class AsyncSessions(AsyncStates):
-    """Gives a sandbox its methods for programs that outlive the call that started them."""
+class AsyncProcesses(Part):
+    """The programs of a sandbox that outlive the call that started them. Each method wakes the sandbox."""
+
+    def __init__(self, agent: AsyncAgent) -> None:
+        self._agent = agent
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of sandbox {self._agent.sandbox_id}>"
 
     @no_foreign_arguments
     async def start(
@@ -91,7 +100,7 @@ class AsyncSessions(AsyncStates):
         )
         return await opened(self._agent, program)
 
-    async def processes(self) -> list[ProcessInfo]:
+    async def list(self) -> _Infos:
         """List the running programs that were started through atoll or an E2B SDK."""
         return Rows(processes_from(await self._agent.call(list_processes())))
 
@@ -111,7 +120,7 @@ class AsyncSessions(AsyncStates):
         not affect the program.
 
         Args:
-            pid: The program's pid; `processes` tells which programs have a terminal.
+            pid: The program's pid; `list` tells which programs have a terminal.
             size: The size to give the terminal. None does not change it.
 
         Raises:
@@ -121,11 +130,11 @@ class AsyncSessions(AsyncStates):
         check_number("pid", pid, least=1, whole=True, hint=_PID_HINT)
         if size is not None:
             check_kind("size", size, TerminalSize)
-        if any(row.pid == pid and not row.pty for row in await self.processes()):
+        if any(row.pid == pid and not row.pty for row in await self.list()):
             raise InvalidSpecError(
                 f"the program with pid {pid} has no terminal",
-                hint="follow its output with `attach`",
-                sandbox_id=self.id,
+                hint="follow its output with `processes.attach`",
+                sandbox_id=self._agent.sandbox_id,
             )
         terminal = await reopened(self._agent, pid)
         if size is not None:
