@@ -23,8 +23,10 @@ const (
 	reserveShare = 16
 	reserveMost  = 3
 	// fillRate is how many bytes a second a guest takes at the most.
-	fillRate   = 4 << 30
-	lookOften  = 10 * time.Millisecond
+	fillRate  = 4 << 30
+	lookOften = 10 * time.Millisecond
+	// leastStep is how much more is used at least when the guard looks again.
+	leastStep  = 4 << 20
 	lookSeldom = 10 * time.Second
 	// awaitMemory is an option of prctl that only the kernel of our engine has, see native/patches/await-memory.
 	awaitMemory = 0x61746f6c
@@ -37,6 +39,15 @@ const (
 	sparing = 2 * time.Second
 )
 
+// waited is how a wait ended.
+type waited int
+
+const (
+	grown  waited = iota // more may be used, or perhaps
+	sparse               // much more may be used already than is: the kernel cannot tell when that is used
+	cannot               // the kernel cannot tell at all
+)
+
 // MemoryGuard kills the biggest process when memory runs out: the kernel of the guest does not, and the host would end
 // the whole guest.
 type MemoryGuard struct {
@@ -46,8 +57,8 @@ type MemoryGuard struct {
 	// says that the host ran short of memory.
 	Note  func(pid int, name string, held, used, total int64) (forget func())
 	limit atomic.Int64
-	// await blocks until more than mark bytes may be used, or earlier; false says that the kernel cannot tell.
-	await func(mark int64) bool
+	// await blocks until more than mark bytes may be used, or earlier.
+	await func(mark, apart int64) waited
 	// limited wakes Run when the limit has changed.
 	limited chan struct{}
 
@@ -70,10 +81,10 @@ func (g *MemoryGuard) SetLimit(bytes int64) {
 	}
 }
 
-// Run guards for ever. While there is room it sleeps until the kernel wakes it. Else how often it looks depends on how much is
-// left: in the last stretch, while programs have much that they do not use, and where the kernel cannot wake it.
+// Run guards for ever. It sleeps until the kernel wakes it, and programs that take more memory wait until it sleeps again. Where the
+// kernel cannot tell, how often it looks depends on how much is left.
 func (g *MemoryGuard) Run() {
-	wakes := true
+	how := grown
 	for {
 		used, total, ok := g.use()
 		if !ok {
@@ -87,40 +98,54 @@ func (g *MemoryGuard) Run() {
 		if left < 0 {
 			g.killBiggest(used, total, left < -kept/2)
 		}
+		if how != cannot && left >= 0 {
+			select {
+			case how = <-g.exceeded(g.mark(used, total, left), reserve(total)/2):
+			case <-g.limited:
+				continue
+			}
+			if how == grown {
+				continue
+			}
+		}
 		select {
 		case <-time.After(pause(left)):
 		case <-g.limited:
-			continue
-		}
-		if mark := g.mark(used, total, left); wakes && used < mark {
-			select {
-			case wakes = <-g.exceeded(mark):
-			case <-g.limited:
-			}
 		}
 	}
 }
 
-// mark is how much may be used until the guard looks again and again. The last stretch is as long as the reserve: a thread
-// that has slept for long may come too late beside many that fill. In the kernel each new process counts as perProcess.
+// mark is how much may be used until the guard looks again. The last stretch is as long as the reserve, and taken in steps: what
+// was given back counts as used until it looks. In the kernel each new process counts as perProcess.
 func (g *MemoryGuard) mark(used, total, left int64) int64 {
 	mark := used + left - reserve(total)
-	if used > total/2 {
-		return mark
+	if used <= total/2 {
+		mark = max(mark-perProcess*g.processes(), min(mark, total/2)) // up to the half processes do not count
+		if mark > used {
+			return mark
+		}
 	}
-	return max(mark-perProcess*g.processes(), min(mark, total/2)) // up to the half processes do not count
+	return max(mark, used+max(left/2, leastStep))
 }
 
 // exceeded waits in a thread of its own: the kernel ends the wait before when another begins.
-func (g *MemoryGuard) exceeded(mark int64) <-chan bool {
-	done := make(chan bool, 1)
-	go func() { done <- g.await(mark) }()
+func (g *MemoryGuard) exceeded(mark, apart int64) <-chan waited {
+	done := make(chan waited, 1)
+	go func() { done <- g.await(mark, apart) }()
 	return done
 }
 
-func awaitUse(mark int64) bool {
-	_, _, failed := syscall.Syscall(syscall.SYS_PRCTL, awaitMemory, uintptr(mark), perProcess)
-	return failed == 0 || failed == syscall.EINTR
+func awaitUse(mark, apart int64) waited {
+	short, _, failed := syscall.Syscall6(syscall.SYS_PRCTL, awaitMemory, uintptr(mark), perProcess, uintptr(apart), 0, 0)
+	switch {
+	case failed == syscall.EINTR:
+		return grown
+	case failed != 0:
+		return cannot
+	case short != 0:
+		return sparse
+	}
+	return grown
 }
 
 func reserve(total int64) int64 {

@@ -90,13 +90,17 @@ func TestWhileThereIsRoomItSleepsUntilTheKernelWakesIt(t *testing.T) {
 	guard.Root = t.TempDir()
 	used, _, _ := guard.use()
 	guard.SetLimit(used + used/5 + 300<<20) // too little is left for a long pause
-	marks, wake := make(chan int64), make(chan bool)
-	guard.await = func(mark int64) bool {
+	<-guard.limited                         // the first look knows it
+	marks, wake := make(chan int64), make(chan waited)
+	guard.await = func(mark, apart int64) waited {
+		if apart != reserve(guard.limit.Load())/2 {
+			t.Errorf("%d bytes do not count", apart)
+		}
 		marks <- mark
 		return <-wake
 	}
 	go guard.Run()
-	for range 3 {
+	for n := range 3 {
 		if mark := <-marks; mark < used/2 || mark > guard.limit.Load() {
 			t.Errorf("it waits for %d of %d", mark, guard.limit.Load())
 		}
@@ -105,13 +109,13 @@ func TestWhileThereIsRoomItSleepsUntilTheKernelWakesIt(t *testing.T) {
 			t.Error("it looks although nothing woke it")
 		case <-time.After(50 * time.Millisecond):
 		}
-		wake <- true
+		wake <- []waited{grown, sparse, grown}[n]
 	}
 	<-marks
 	guard.SetLimit(guard.limit.Load()) // wakes it as well
 	<-marks
-	wake <- false // the one that is given up
-	wake <- false
+	wake <- cannot // the one that is given up
+	wake <- cannot
 	select {
 	case <-marks:
 		t.Error("it asks a kernel that cannot tell")
@@ -143,13 +147,19 @@ func TestProcessesCountOnceMuchIsUsed(t *testing.T) {
 	if mark := guard.mark(10*mib, 96*mib, 54*mib); mark != 32*mib {
 		t.Errorf("%d of 96 MiB, of which 32 are kept", mark)
 	}
-	if mark := guard.mark(300*mib, 512*mib, 90*mib); mark != 342*mib {
+	if mark := guard.mark(300*mib, 512*mib, 90*mib); mark != 345*mib {
 		t.Errorf("%d, and what is left is known", mark)
+	}
+	if mark := guard.mark(380*mib, 512*mib, 20*mib); mark != 390*mib {
+		t.Errorf("%d of the last stretch", mark)
+	}
+	if mark := guard.mark(399*mib, 512*mib, mib); mark != 403*mib {
+		t.Errorf("%d at its end", mark)
 	}
 }
 
 func TestAKernelThatCannotTellIsAskedOnce(t *testing.T) {
-	if awaitUse(1) {
+	if awaitUse(1, 1) != cannot {
 		t.Error("the host's kernel says that it waits")
 	}
 }

@@ -36,7 +36,7 @@ func TestAccountedIsWhatMayBeCommittedAndGrowthWakes(t *testing.T) {
 			f.mu.Lock()
 			span, wasted := f.memAcct.Span(), f.haveWaste
 			f.mu.Unlock()
-			most, err := f.MostUsage()
+			_, most, err := f.MostUsage()
 			if err == nil && span == want*page && most == span && f.accounted.Load() == span && !wasted {
 				return
 			}
@@ -51,7 +51,10 @@ func TestAccountedIsWhatMayBeCommittedAndGrowthWakes(t *testing.T) {
 	second := allocate(50, AllocateAndCommit)
 	settle(150)
 
-	waiting, err := usage.Room.Await(200*page, 0, f.MostUsage)
+	waiting, err := usage.Room.Await(200*page, 0, func() (uint64, error) {
+		_, most, err := f.MostUsage()
+		return most, err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,9 @@ type room struct {
 	// nobody waits. Each process counts as each beside.
 	grown, left, each atomic.Int64
 
+	// unseen is closed when somebody waits again; nil unless the last one was woken because the guest has grown.
+	unseen atomic.Pointer[chan struct{}]
+
 	mu      sync.Mutex
 	waiting chan struct{} // nil while nobody waits; it is protected by mu
 }
@@ -32,18 +35,30 @@ func (r *room) Grow(bytes uint64) {
 	}
 }
 
+// Unseen returns a channel that is closed when the one who was woken since the guest has grown waits again. It is nil if nobody
+// was, or if somebody waits already.
+func (r *room) Unseen() chan struct{} {
+	if unseen := r.unseen.Load(); unseen != nil {
+		return *unseen
+	}
+	return nil
+}
+
 // AddProcess notes that there is a process more.
 func (r *room) AddProcess() {
 	r.Grow(uint64(r.each.Load()))
 }
 
-// Await returns a channel that is closed when the guest may use more bytes than mark. It may be closed earlier, and is so when
-// somebody else begins to wait. most tells how much the guest may use at the time, and each what a process that begins takes
-// which most does not tell.
+// Await returns a channel that is closed when the guest may use more bytes than mark, and nil if it may already. It may be closed
+// earlier, and is so when somebody else begins to wait. most tells how much the guest may use at the time, and each what a process
+// that begins takes which most does not tell.
 func (r *room) Await(mark, each int64, most func() (uint64, error)) (<-chan struct{}, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.wakeLocked()
+	if unseen := r.unseen.Swap(nil); unseen != nil {
+		close(*unseen)
+	}
 	waiting := make(chan struct{})
 	r.waiting = waiting
 	r.each.Store(each)
@@ -55,9 +70,11 @@ func (r *room) Await(mark, each int64, most func() (uint64, error)) (<-chan stru
 		return nil, err
 	}
 	r.left.Store(mark - int64(used))
-	if r.grown.Load() > r.left.Load() {
+	if int64(used) > mark {
 		r.wakeLocked()
+		return nil, nil
 	}
+	r.wakeIfGrownLocked()
 	return waiting, nil
 }
 
@@ -65,8 +82,15 @@ func (r *room) wakeIfGrown() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// Somebody else may have begun to wait meanwhile.
+	r.wakeIfGrownLocked()
+}
+
+// Preconditions: r.mu is locked.
+func (r *room) wakeIfGrownLocked() {
 	if r.grown.Load() > r.left.Load() {
 		r.wakeLocked()
+		unseen := make(chan struct{})
+		r.unseen.Store(&unseen)
 	}
 }
 

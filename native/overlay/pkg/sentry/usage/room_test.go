@@ -37,11 +37,35 @@ func TestWhoWaitsWakesOnceMoreThanTheMarkMayBeUsed(t *testing.T) {
 		t.Error("it sleeps on")
 	}
 	r.Grow(1) // Nobody waits any more.
-	if waiting := await(t, r, 100, 0, 101); !woken(waiting) {
+	if waiting := await(t, r, 100, 0, 101); waiting != nil {
 		t.Error("it waits for what has been")
 	}
-	if waiting := await(t, r, 100, 0, 100); woken(waiting) {
+	if waiting := await(t, r, 100, 0, 100); waiting == nil || woken(waiting) {
 		t.Error("it does not wait")
+	}
+}
+
+func TestTheOthersSeeWhenWhoWasWokenWaitsAgain(t *testing.T) {
+	r := newRoom()
+	if r.Unseen() != nil {
+		t.Error("nobody was woken")
+	}
+	await(t, r, 100, 0, 60)
+	await(t, r, 100, 0, 60) // The first one is woken by the second, and not by what has grown.
+	if r.Unseen() != nil {
+		t.Error("nothing has grown")
+	}
+	r.Grow(41)
+	unseen := r.Unseen()
+	if unseen == nil || woken(unseen) {
+		t.Fatal("what has grown was seen already")
+	}
+	await(t, r, 200, 0, 101)
+	if !woken(unseen) || r.Unseen() != nil {
+		t.Error("what has grown was not seen")
+	}
+	if await(t, r, 100, 0, 101) != nil || r.Unseen() != nil {
+		t.Error("who cannot wait keeps the others")
 	}
 }
 
