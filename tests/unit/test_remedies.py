@@ -121,7 +121,7 @@ def test_each_word_is_one_that_its_face_has() -> None:
             owner: Any = atoll.Sandbox if call[1].startswith("sandbox.") else atoll
             if call[1].startswith("atoll.toolkits."):
                 pass
-            if place.partition(".")[0] not in ("services", "files"):
+            if place.partition(".")[0] not in ("services", "files", "processes", "ports"):
                 assert attribute(owner, place) is not None, words.sdk
         assert words.mcp is None or words.mcp.partition("=")[0] in {*known, "template"}, words.mcp
         theirs = re.fullmatch(r"(\w+)\.(\w+)\(.*\)", words.e2b or "")

@@ -231,6 +231,8 @@ PARTS: Mapping[str, Mapping[str, str]] = {
         "write_file": "write(…)",
         "write_files": "write_many(…)",
     },
+    "processes": {"exec": "start(…)", "ps": "list()", "run": "start(…)", "terminal": "pty(…)"},
+    "ports": {"expose": "forward(…)", "get_url": "url(…)", "open": "forward(…)", "wait_for_port": "wait(…)"},
     "git": {
         "checkout_branch": "checkout(…)",
         "create_branch": "branch(…), or checkout(…, create=True)",

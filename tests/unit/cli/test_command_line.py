@@ -202,8 +202,8 @@ def test_json_that_a_program_was_to_get_is_not_ours(
 @pytest.mark.parametrize(
     ("name", "text", "shown"),
     [
-        ("resume", "timeout_s is 2e+09", "--lease is 2e+09"),
-        ("create", "wake_ttl_s and timeout_s", "--wake-lease and --lease"),
+        ("resume", "ttl_s is 2e+09", "--lease is 2e+09"),
+        ("create", "wake_ttl_s and ttl_s", "--wake-lease and --lease"),
         ("create", "Lifecycle(ttl_s=60)", "Lifecycle(ttl_s=60)"),
         ("create", "the limit vcpus is 0", "the limit --cpus is 0"),
         ("limits", "accept that with best_effort", "accept that with --best-effort"),

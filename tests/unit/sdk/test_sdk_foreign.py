@@ -15,6 +15,7 @@ import atoll.sdk
 import atoll.types
 from atoll import AsyncSandbox, Sandbox
 from atoll.errors import ForeignNameError, InvalidSpecError
+from atoll.sdk import AsyncProcesses, Processes
 from atoll.sdk._foreign import ARGUMENTS, ATTRIBUTES, CLASS_ATTRIBUTES, PARTS
 
 CALLS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
@@ -27,6 +28,12 @@ CALLS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
     "start": lambda sandbox, given: sandbox.processes.start("true", **given),
     "pty": lambda sandbox, given: sandbox.processes.pty(**given),
 }
+
+
+def method_of(kind: Any, call: str) -> Any:
+    """The method that a call of a sandbox, or of its processes, is."""
+    processes = AsyncProcesses if kind is AsyncSandbox else Processes
+    return getattr(kind, call, None) or getattr(processes, call)
 
 
 @pytest.mark.parametrize(("call", "name"), [(call, name) for call in ARGUMENTS for name in ARGUMENTS[call]])
@@ -54,7 +61,7 @@ def test_an_argument_that_nobody_has_is_a_type_error_with_what_there_is(sandbox:
 @pytest.mark.parametrize("kind", [Sandbox, AsyncSandbox])
 def test_signatures_have_no_more_than_the_arguments_that_there_are(kind: Any) -> None:
     for call in CALLS:
-        method = getattr(kind, call)
+        method = method_of(kind, call)
         catch_all = [
             each for each in inspect.signature(method).parameters.values() if each.kind is each.VAR_KEYWORD
         ]
@@ -126,7 +133,7 @@ def test_a_foreign_name_is_an_invalid_spec_too(sandbox: Sandbox) -> None:
 def test_what_atoll_has_is_not_foreign(sandbox: Sandbox) -> None:
     assert [name for name in ATTRIBUTES if hasattr(sandbox, name)] == []
     for call, names in ARGUMENTS.items():
-        assert set(names) & set(inspect.signature(getattr(Sandbox, call)).parameters) == set(), call
+        assert set(names) & set(inspect.signature(method_of(Sandbox, call)).parameters) == set(), call
 
 
 def test_each_word_that_is_given_instead_exists(sandbox: Sandbox) -> None:
@@ -136,7 +143,7 @@ def test_each_word_that_is_given_instead_exists(sandbox: Sandbox) -> None:
             owner = getattr(sandbox, place) if place in PARTS else getattr(atoll.sdk, place, sandbox)
             assert name in classes or hasattr(owner, name), ours
     for call, names in ARGUMENTS.items():
-        known = set(inspect.signature(getattr(Sandbox, call)).parameters)
+        known = set(inspect.signature(method_of(Sandbox, call)).parameters)
         for ours in names.values():
             found = re.match(r"(\w+)=", ours)
             elsewhere = " of " in ours
