@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from atoll.cli.lifecycle import Length
+from atoll.cli.leases import Length
 from atoll.cli.sizes import Mib
 from atoll.types import NO_LIMIT, Limits, SandboxStats
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from atoll.cli.lifecycle import Length
+from atoll.cli.leases import Length
 from atoll.cli.limit_options import limit_options
 from atoll.cli.network import NetworkParameter
 from atoll.errors import AtollError

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from atoll.cli.lifecycle import Length
+from atoll.cli.leases import Length
 from atoll.cli.sizes import mib_of
 from atoll.cli.text import size
 from atoll.types import Quotas, TeamUse

@@ -64,11 +64,11 @@ from atoll.supervisor.state.row_copies import RowCopies
 from atoll.supervisor.state.rows import Versions
 from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.state.unplug_marks import UnplugMarks
+from atoll.supervisor.storage.binaries import Programs
 from atoll.supervisor.storage.build_cache import BuildCache
 from atoll.supervisor.storage.compaction import Compaction
 from atoll.supervisor.storage.images import SupervisorImages
 from atoll.supervisor.storage.layer_gc import LayerGC
-from atoll.supervisor.storage.programs import Programs
 from atoll.supervisor.storage.template_registry import TemplateRegistry, names_for
 from atoll.supervisor.storage.trash import Trash
 from atoll.supervisor.storage.volumes import Volumes

@@ -30,12 +30,12 @@ from atoll.supervisor.lifecycle.suspend import Suspends
 from atoll.supervisor.lifecycle.unplug import Unplugs
 from atoll.supervisor.lifecycle.wake import Wakes
 from atoll.supervisor.monitors.host_memory import HostMemoryMonitor
+from atoll.supervisor.monitors.idle_monitor import IdleMonitor
 from atoll.supervisor.monitors.idle_sandboxes import IdleSandboxes
-from atoll.supervisor.monitors.idleness import IdleMonitor
 from atoll.supervisor.monitors.recoveries import Recoveries
 from atoll.supervisor.monitors.unresponsive import UnresponsiveGuests
 from atoll.supervisor.monitors.wake_timers import WakeTimers
-from atoll.supervisor.recovery.gc import LeftoverCollector
+from atoll.supervisor.recovery.leftovers import LeftoverCollector
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.state.idleness import Tiers
 from atoll.supervisor.storage.images import image_is_there

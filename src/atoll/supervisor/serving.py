@@ -44,13 +44,13 @@ from atoll.secrets import home_authority
 from atoll.snapshots import ImageRoots, Layers
 from atoll.supervisor.api import ApiServer
 from atoll.supervisor.assembly import Rooms
-from atoll.supervisor.idle import may_end_holder
 from atoll.supervisor.lifecycle.package_registries import PackageRegistries
+from atoll.supervisor.own_exit import may_end_holder
 from atoll.supervisor.routes import make_api
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.state.paths import Paths
 from atoll.supervisor.stopping import Stopping
-from atoll.supervisor.storage.programs import Programs, engines_by_version
+from atoll.supervisor.storage.binaries import Programs, engines_by_version
 from atoll.supervisor.storage.trust import host_bundle
 from atoll.supervisor.system import System
 

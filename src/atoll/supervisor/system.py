@@ -10,13 +10,12 @@ from atoll.host import Home, disk_usage
 from atoll.supervisor.assembly import Machines, Rooms, State, Steps, Storage, Tenants
 from atoll.supervisor.dialing.neighbours import Neighbours
 from atoll.supervisor.dialing.socket import Dialling, DialSocket
-from atoll.supervisor.idle import Keeper, may_end_holder
 from atoll.supervisor.lifecycle.callers import Callers
-from atoll.supervisor.lifecycle.defaults import Defaults
 from atoll.supervisor.lifecycle.drain import Drains
 from atoll.supervisor.lifecycle.holds import Holds
 from atoll.supervisor.lifecycle.image_requests import ImageRequests
 from atoll.supervisor.lifecycle.limit_changes import LimitChanges
+from atoll.supervisor.lifecycle.program_defaults import Defaults
 from atoll.supervisor.lifecycle.services import Services
 from atoll.supervisor.lifecycle.suspend_all import SuspendAll
 from atoll.supervisor.lifecycle.team_deletion import TeamDeletion
@@ -49,6 +48,7 @@ from atoll.supervisor.operations import (
     make_unresponsive_guests,
     make_wake_timers,
 )
+from atoll.supervisor.own_exit import Keeper, may_end_holder
 from atoll.supervisor.recovery.adoption import Adoption
 from atoll.supervisor.recovery.reconcile import Reconcile
 from atoll.supervisor.recovery.row_repair import RowRepair

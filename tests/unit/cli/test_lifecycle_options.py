@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.testing import CliRunner
 
-from atoll.cli.lifecycle import lease_shown, lifecycle, lifecycle_options
+from atoll.cli.leases import lease_shown, lifecycle, lifecycle_options
 from atoll.types import Lifecycle, Limits, SandboxInfo
 
 

@@ -22,7 +22,7 @@ from atoll.supervisor.settings import Settings
 from atoll.supervisor.state.clock import Clock
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.stopping import Stopping
-from atoll.supervisor.storage.programs import Programs
+from atoll.supervisor.storage.binaries import Programs
 from atoll.supervisor.system import System
 from atoll.testing import CAPABILITIES, FakeCoreEngine, FakeEngine, FakeHost, FakeMachine, fake_engine
 from tests.unit.supervisor.fakes import (

@@ -8,7 +8,13 @@ import pytest
 
 from atoll.errors import InUseError, NoSpaceError
 from atoll.supervisor.integrity.checksums import CheckpointChecksums
-from atoll.supervisor.monitors.changes import Reading, Turns, has_grown, has_worked, may_have_worked
+from atoll.supervisor.monitors.snapshot_due import (
+    ActivityReading,
+    SnapshotDue,
+    has_grown,
+    has_worked,
+    may_have_worked,
+)
 from atoll.supervisor.state.sandbox import Sandbox
 from tests.unit.supervisor.harness import Harness, with_harness
 
@@ -38,19 +44,19 @@ def ids(harness: Harness) -> list[str]:
 
 
 def test_a_guest_that_waits_has_not_worked_and_one_that_ran_a_command_has() -> None:
-    before = Reading(100.0, 5.0, 64 << 20, 0)
-    assert not has_worked(before, Reading(110.0, 5.04, 64 << 20, 0))
-    assert has_worked(before, Reading(101.0, 5.1, 64 << 20, 0))
-    assert has_worked(before, Reading(101.0, None, None, 0))
-    assert not may_have_worked(before, Reading(101.0, 5.2, None, 0))
-    assert may_have_worked(before, Reading(101.0, 6.0, None, 0))
-    assert not has_grown(before, Reading(110.0, 5.0, 66 << 20, 0))
-    assert has_grown(before, Reading(110.0, 5.0, 99 << 20, 0))
-    assert has_grown(before, Reading(110.0, 5.0, 64 << 20, 1))
+    before = ActivityReading(100.0, 5.0, 64 << 20, 0)
+    assert not has_worked(before, ActivityReading(110.0, 5.04, 64 << 20, 0))
+    assert has_worked(before, ActivityReading(101.0, 5.1, 64 << 20, 0))
+    assert has_worked(before, ActivityReading(101.0, None, None, 0))
+    assert not may_have_worked(before, ActivityReading(101.0, 5.2, None, 0))
+    assert may_have_worked(before, ActivityReading(101.0, 6.0, None, 0))
+    assert not has_grown(before, ActivityReading(110.0, 5.0, 66 << 20, 0))
+    assert has_grown(before, ActivityReading(110.0, 5.0, 99 << 20, 0))
+    assert has_grown(before, ActivityReading(110.0, 5.0, 64 << 20, 1))
 
 
 def test_failures_make_the_pauses_longer_and_a_success_ends_that() -> None:
-    turns = Turns(0.0)
+    turns = SnapshotDue(0.0)
     assert [turns.is_due(300, now_s) for now_s in (299, 300)] == [False, True]
     pauses = []
     for _ in range(9):

@@ -51,7 +51,7 @@ async def test_the_leftovers_of_a_cut_short_kill_go_before_its_directory(harness
         order.append("collected" if (harness.home.sandboxes / made["sandbox_id"]).exists() else "too late")
         return []
 
-    with patch("atoll.supervisor.recovery.gc.LeftoverCollector.collect", collect):
+    with patch("atoll.supervisor.recovery.leftovers.LeftoverCollector.collect", collect):
         await harness.start()
     assert order == ["collected"]
     assert list(harness.home.sandboxes.iterdir()) == []

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from atoll.errors import InvalidSpecError, NameTakenError, SandboxNotFoundError, StateError, SupervisorError
-from atoll.supervisor.idle import Activity, Keeper, may_end_holder, may_leave
 from atoll.supervisor.lifecycle.rollback import next_disk
 from atoll.supervisor.lifecycle.warm_pool import missing
 from atoll.supervisor.logs import read_page
 from atoll.supervisor.machines.identity import branched_init, first_init, woken_init
+from atoll.supervisor.own_exit import Activity, Keeper, may_end_holder, may_leave
 from atoll.supervisor.settings import Settings, read_settings, restores_for
 from atoll.supervisor.state.database import TABLES, VERSION, Database
 from atoll.supervisor.state.ids import check_env, check_name, new_id
 from atoll.supervisor.state.rows import KEYS, SandboxRow, Versions
 from atoll.supervisor.state.transitions import check_action
+from atoll.supervisor.storage.binaries import Programs
 from atoll.supervisor.storage.images import ImageFacts
-from atoll.supervisor.storage.programs import Programs
 from atoll.supervisor.storage.trust import certificates, extra_certificates
 from atoll.types import Limits
 

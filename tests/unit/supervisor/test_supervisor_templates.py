@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import AsyncMock, patch
 
 from atoll.errors import NoSpaceError
-from atoll.supervisor.idle import Keeper
+from atoll.supervisor.own_exit import Keeper
 from atoll.supervisor.storage.build_cache import STEPS_MOST, UNUSED_MOST_S
 from atoll.supervisor.storage.template_registry import TemplateRegistry
 from atoll.supervisor.templates import building

@@ -9,7 +9,7 @@ import click
 from atoll import Sandbox
 from atoll.cli.host_size import note_beyond_host
 from atoll.cli.lazy import Command
-from atoll.cli.lifecycle import lifecycle, lifecycle_options
+from atoll.cli.leases import lifecycle, lifecycle_options
 from atoll.cli.options import env_option, json_option, spec_options
 from atoll.cli.output import show_json
 from atoll.cli.progress import progress_shown

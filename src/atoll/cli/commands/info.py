@@ -9,7 +9,7 @@ import click
 
 from atoll import Sandbox, Snapshots, Volumes
 from atoll.cli.lazy import Command
-from atoll.cli.lifecycle import idle_shown, lease_shown
+from atoll.cli.leases import idle_shown, lease_shown
 from atoll.cli.limit_options import described
 from atoll.cli.network import network_shown
 from atoll.cli.options import json_option, sandbox_argument

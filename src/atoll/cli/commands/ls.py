@@ -8,7 +8,7 @@ import click
 
 from atoll import Sandbox
 from atoll.cli.lazy import Command
-from atoll.cli.lifecycle import lease_left
+from atoll.cli.leases import lease_left
 from atoll.cli.options import json_option, pairs_option
 from atoll.cli.output import show_json
 from atoll.cli.text import age, table

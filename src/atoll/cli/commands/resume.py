@@ -6,7 +6,7 @@ import click
 
 from atoll import Sandbox
 from atoll.cli.lazy import Command
-from atoll.cli.lifecycle import Length
+from atoll.cli.leases import Length
 from atoll.cli.options import json_option, sandboxes_argument
 from atoll.cli.progress import progress_shown
 from atoll.cli.sandboxes import change

@@ -10,7 +10,7 @@ import click
 from atoll import Sandbox
 from atoll.cli.host_size import note_beyond_host
 from atoll.cli.lazy import Command
-from atoll.cli.lifecycle import Length
+from atoll.cli.leases import Length
 from atoll.cli.options import env_option, json_option, program_options, spec_options
 from atoll.cli.output import note
 from atoll.cli.program_options import ProgramOptions

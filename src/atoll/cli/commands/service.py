@@ -10,7 +10,7 @@ import click
 
 from atoll import HealthCheck
 from atoll.cli.lazy import Group
-from atoll.cli.lifecycle import Length
+from atoll.cli.leases import Length
 from atoll.cli.options import env_option, json_option, sandbox_argument
 from atoll.cli.output import show_json, show_json_line
 from atoll.cli.sandboxes import asked, held

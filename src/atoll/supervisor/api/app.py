@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from atoll.errors import AtollError, NotFoundError
 from atoll.supervisor.api.openapi import documentation_routes
 from atoll.supervisor.api.reply import error_answer
-from atoll.supervisor.idle import Keeper
+from atoll.supervisor.own_exit import Keeper
 
 # what a policy would say, and what differs, are asked by POST
 _SANDBOX = re.compile("/v1/sandboxes/([^/]+)(?!/egress/test$|/diff$)(?:/|$)")

@@ -19,11 +19,11 @@ from atoll.protocol import (
     RollbackRequest,
 )
 from atoll.supervisor.api.reply import Report, answer, read_body
-from atoll.supervisor.lifecycle.defaults import Defaults
 from atoll.supervisor.lifecycle.info import info_of
 from atoll.supervisor.lifecycle.limit_changes import LimitChanges
+from atoll.supervisor.lifecycle.program_defaults import Defaults
 from atoll.supervisor.lifecycle.rollback import Rollback
-from atoll.supervisor.monitors.idleness import IdleMonitor
+from atoll.supervisor.monitors.idle_monitor import IdleMonitor
 from atoll.supervisor.monitors.lease_expiry import LeaseExpiry
 from atoll.supervisor.state.drain_gate import DrainGate
 from atoll.supervisor.state.registry import Registry

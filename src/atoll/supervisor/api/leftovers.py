@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from atoll.supervisor.api.reply import Report, answer, json_answer
-from atoll.supervisor.recovery.gc import LeftoverCollector
+from atoll.supervisor.recovery.leftovers import LeftoverCollector
 from atoll.supervisor.state.tasks import Tasks
 
 

@@ -12,7 +12,7 @@ from atoll.errors import InvalidSpecError
 from atoll.host import Owner
 from atoll.protocol import AttributesRequest
 from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
-from atoll.supervisor.idle import Keeper
+from atoll.supervisor.own_exit import Keeper
 from atoll.supervisor.state.rows import VolumeRow
 from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.storage.volume_files import VolumeFiles

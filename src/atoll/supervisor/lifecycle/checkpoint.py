@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.running_machine import RunningMachine
+    from atoll.supervisor.storage.binaries import Programs
     from atoll.supervisor.storage.layer_gc import LayerGC
-    from atoll.supervisor.storage.programs import Programs
     from atoll.supervisor.storage.trash import Trash
 
 # Copying this little takes a millisecond or two, so it is done while the guest is frozen for its memory.

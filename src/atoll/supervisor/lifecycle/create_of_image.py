@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
+    from atoll.supervisor.storage.binaries import Programs
     from atoll.supervisor.storage.images import SupervisorImages
-    from atoll.supervisor.storage.programs import Programs
     from atoll.supervisor.tenants.quotas import TeamQuotas
 
 

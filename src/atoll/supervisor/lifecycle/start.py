@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.leases import Columns
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.sandbox import Sandbox
+    from atoll.supervisor.storage.binaries import Programs
     from atoll.supervisor.storage.compaction import Compaction
-    from atoll.supervisor.storage.programs import Programs
 
 _log = logging.getLogger(__name__)
 

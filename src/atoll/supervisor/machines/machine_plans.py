@@ -10,7 +10,7 @@ from atoll.engines import Bind, MachinePlan
 from atoll.errors import HostError
 from atoll.supervisor.machines.plans import RunPlan, changes_of, earlier_pages_of
 from atoll.supervisor.machines.prestarted import agent_binds
-from atoll.supervisor.storage.programs import AGENT_ARGV, Programs
+from atoll.supervisor.storage.binaries import AGENT_ARGV, Programs
 
 if TYPE_CHECKING:
     from atoll.network import Link

@@ -19,7 +19,7 @@ from atoll.errors import AtollError, EngineError, UnsupportedError
 from atoll.host import Mounts, new_netns, remove_empty_place, to_the_end, unpin
 from atoll.supervisor.state.ids import new_id
 from atoll.supervisor.state.rows import Versions
-from atoll.supervisor.storage.programs import AGENT_ARGV, Programs
+from atoll.supervisor.storage.binaries import AGENT_ARGV, Programs
 from atoll.types import HostMemory, Limits
 
 if TYPE_CHECKING:

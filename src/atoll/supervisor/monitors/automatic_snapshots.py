@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError, SandboxCrashedError, SandboxNotFoundError
 from atoll.snapshots import surplus
-from atoll.supervisor.monitors.changes import Reading, Turns, has_grown, has_worked, may_have_worked
+from atoll.supervisor.monitors.snapshot_due import (
+    ActivityReading,
+    SnapshotDue,
+    has_grown,
+    has_worked,
+    may_have_worked,
+)
 from atoll.supervisor.state.reasons import reason_of
 from atoll.types import SnapshotFailure
 
@@ -37,7 +43,7 @@ _log = logging.getLogger(__name__)
 class _Watch:
     """What is known of one sandbox since its last snapshot."""
 
-    def __init__(self, base: Reading, turns: Turns, *, changed: bool) -> None:
+    def __init__(self, base: ActivityReading, turns: SnapshotDue, *, changed: bool) -> None:
         self.machine_id = ""
         self.snapshot_id: str | None = None
         self.base = self.last = base
@@ -169,7 +175,7 @@ class AutomaticSnapshots:
         base = await self._measure(running)
         # What happened under an earlier supervisor, or between its start and this look, was not seen.
         changed = sandbox.dialled or row.created_at < self._began_at
-        watch = _Watch(base, Turns(self.clock.boot_s() - passed_s), changed=changed)
+        watch = _Watch(base, SnapshotDue(self.clock.boot_s() - passed_s), changed=changed)
         watch.machine_id, watch.snapshot_id = running.machine.machine_id, row.snapshot_id
         return watch
 
@@ -179,11 +185,11 @@ class AutomaticSnapshots:
         watch.base = watch.last = await self._measure(running)
         watch.changed = False
 
-    async def _read(self, running: RunningMachine) -> Reading:
+    async def _read(self, running: RunningMachine) -> ActivityReading:
         stats = await running.machine.stats()
-        return Reading(self.clock.boot_s(), stats.cpu_s, stats.memory_bytes, stats.disk_bytes)
+        return ActivityReading(self.clock.boot_s(), stats.cpu_s, stats.memory_bytes, stats.disk_bytes)
 
-    async def _measure(self, running: RunningMachine) -> Reading:
+    async def _measure(self, running: RunningMachine) -> ActivityReading:
         reading = await self._read(running)
         if reading.disk_bytes is not None:
             return reading
@@ -241,5 +247,5 @@ def _is_wanted(sandbox: Sandbox) -> bool:
     return wanted and row.state == "running" and not row.napping
 
 
-def _needs_bytes(base: Reading) -> int:
+def _needs_bytes(base: ActivityReading) -> int:
     return (base.memory_bytes or 0) + (base.disk_bytes or 0)

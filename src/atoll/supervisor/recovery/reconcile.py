@@ -16,7 +16,7 @@ from atoll.supervisor.integrity.checksums import CHECKSUMS_FILE
 from atoll.supervisor.lifecycle.kill import Kills
 from atoll.supervisor.lifecycle.unplug import Unplugs
 from atoll.supervisor.machines.plans import earlier_pages_of
-from atoll.supervisor.recovery.gc import LeftoverCollector
+from atoll.supervisor.recovery.leftovers import LeftoverCollector
 from atoll.supervisor.recovery.sleepers import undisturbed
 from atoll.supervisor.state.rows import OperationRow, SandboxRow
 from atoll.supervisor.state.sandbox import Sandbox

@@ -12,7 +12,7 @@ from atoll.types import EngineUse, UpgradeReport
 if TYPE_CHECKING:
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.rows import Versions
-    from atoll.supervisor.storage.programs import Programs
+    from atoll.supervisor.storage.binaries import Programs
 
 
 class _Memory(NamedTuple):

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.storage.binaries import Programs
     from atoll.supervisor.storage.images import SupervisorImages
     from atoll.supervisor.storage.layer_gc import LayerGC
-    from atoll.supervisor.storage.programs import Programs
     from atoll.supervisor.storage.trash import Trash
     from atoll.supervisor.storage.volumes import Volumes
 

@@ -1,4 +1,4 @@
-"""Adds functions to a server as tools, whose errors a model can read and act on."""
+"""Adds functions to a server as tools: the schemas of their arguments, and errors that a model can act on."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _PAUSE_MOST_S = 3600.0
 _SHARE = 0.1
 
 
-class Reading(NamedTuple):
+class ActivityReading(NamedTuple):
     """What a machine has used at one moment; None where nobody counts it."""
 
     at_s: float
@@ -27,26 +27,26 @@ class Reading(NamedTuple):
     disk_bytes: int | None = None
 
 
-def has_worked(before: Reading, now: Reading) -> bool:
+def has_worked(before: ActivityReading, now: ActivityReading) -> bool:
     """Whether a machine has done more between two readings than one that waits."""
     if before.cpu_s is None or now.cpu_s is None:
         return True
     return now.cpu_s - before.cpu_s > _IDLE_S + _IDLE_SHARE * (now.at_s - before.at_s)
 
 
-def may_have_worked(before: Reading, now: Reading) -> bool:
+def may_have_worked(before: ActivityReading, now: ActivityReading) -> bool:
     """Whether a machine may have done something while its snapshot was written, which also takes time."""
     return now.cpu_s is not None and has_worked(before, now._replace(cpu_s=now.cpu_s - _SNAPSHOT_S))
 
 
-def has_grown(before: Reading, now: Reading) -> bool:
+def has_grown(before: ActivityReading, now: ActivityReading) -> bool:
     """Whether its memory has grown, or its disk has changed its size."""
     grown_bytes = (now.memory_bytes or 0) - (before.memory_bytes or 0)
     return grown_bytes > _IDLE_BYTES or now.disk_bytes != before.disk_bytes
 
 
 @dataclass(eq=False, repr=False)
-class Turns:
+class SnapshotDue:
     """When the next snapshot of a sandbox is due, in seconds of a clock that never jumps.
 
     Args:
