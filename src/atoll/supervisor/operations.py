@@ -304,7 +304,6 @@ class Copies:
         checkpoints = self.checkpoints = Checkpoints(
             registry=state.registry,
             paths=state.paths,
-            programs=rooms.programs,
             layers=rooms.layers,
             layer_gc=storage.layer_gc,
             running_machines=machines.running,

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.running_machine import RunningMachine
-    from atoll.supervisor.storage.binaries import Programs
     from atoll.supervisor.storage.layer_gc import LayerGC
     from atoll.supervisor.storage.trash import Trash
 
@@ -69,7 +68,6 @@ class Checkpoints:
 
     registry: Registry
     paths: Paths
-    programs: Programs
     layers: Layers
     layer_gc: LayerGC
     running_machines: RunningMachines
