@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # What a sandbox may add until it is told more, in all its mounts of a volume.
 _CHUNK_BYTES = 64 << 20
-# While others need more than a chunk, those that rest may together add this part of what is left.
+# While some guests need more than a chunk, the resting guests may together add this part of what is left.
 _RESTING_PART = 8
 # Measuring takes at most this share of a processor. To ask and tell a guest's kernel takes about a millisecond of it.
 _SHARE = 0.1
@@ -63,7 +63,7 @@ class _Guest:
 
 @dataclass(eq=False, repr=False)
 class _Watched:
-    """A volume with those that may write to it now.
+    """A volume with the guests that may write to it now.
 
     Attributes:
         wanted: Set when a guest needs more, or a measurement is needed.

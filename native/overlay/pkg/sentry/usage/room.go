@@ -35,8 +35,8 @@ func (r *room) Grow(bytes uint64) {
 	}
 }
 
-// Unseen returns a channel that is closed when the one who was woken since the guest has grown waits again. It is nil if nobody
-// was, or if somebody waits already.
+// Unseen returns a channel that is closed when the waiter waits again, after the growth of the guest has woken it. It is nil if
+// nothing has woken it, or if it waits already.
 func (r *room) Unseen() chan struct{} {
 	if unseen := r.unseen.Load(); unseen != nil {
 		return *unseen
