@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable
+
+from atoll.host import stands_still
 
 # Longer than anything takes on a busy machine.
 BOUND_S = 60.0
@@ -16,3 +20,9 @@ def until(true: Callable[[], object]) -> None:
     while not true():
         assert time.monotonic() < deadline, "it never came"
         time.sleep(_LOOK_S)
+
+
+def stop(pid: int) -> None:
+    """Stop a process, and wait until it stands still: its other threads go on until one has taken the signal."""
+    os.kill(pid, signal.SIGSTOP)
+    until(lambda: stands_still(pid))

@@ -18,7 +18,7 @@ import pytest
 from tests import homes
 from tests.e2e.command_line import ATOLL, LONG_S, atoll, said
 from tests.e2e.counter import count, start_counter
-from tests.waiting import until
+from tests.waiting import stop, until
 
 from atoll import Limits, Sandbox, Supervisor
 from atoll.errors import UnpluggedError
@@ -195,7 +195,7 @@ def test_it_stays_unplugged_when_its_supervisor_is_killed(home: Path, sink: Sink
 def test_a_supervisor_that_hangs_is_not_needed(home: Path, sink: Sink, killed: bool) -> None:
     with resisting(home, sink, "work") as sandbox:
         pid = supervisor_pid()
-        os.kill(pid, signal.SIGSTOP)
+        stop(pid)
         try:
             done = atoll("unplug", "work", "--reason", "it resists", "--json")
             assert b"did not answer within 2 s" in done.stderr
@@ -247,7 +247,7 @@ def test_what_the_edge_has_taken_does_not_go_out_while_the_supervisor_hangs(home
             each.processes.start(["python3", "/tmp/flood.py", str(sink.port)])
         until(lambda: sink.open == 2 and sink.received_bytes > 1 << 22)
         pid = supervisor_pid()
-        os.kill(pid, signal.SIGSTOP)
+        stop(pid)
         try:
             (told,) = json.loads(said("unplug", "flood", "--json"))
             assert (told["cut"], told["frozen"], told["problems"]) == (True, True, [])
@@ -298,7 +298,7 @@ def test_without_the_supervisor_all_are_unplugged_and_a_name_that_is_nobodys_is_
     with Sandbox.create(name="one") as one, Sandbox.create(name="two") as two:
         two.suspend()
         pid = supervisor_pid()
-        os.kill(pid, signal.SIGSTOP)
+        stop(pid)
         try:
             refused = atoll("unplug", "nobody")
             assert refused.returncode == 125

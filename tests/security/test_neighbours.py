@@ -17,7 +17,7 @@ from atoll import AtollError, Limits, Sandbox, Supervisor
 from atoll.engines.gvisor.usage import usage_of
 from atoll.host import Home, children_by_parent
 from tests.crash.victims import engines
-from tests.waiting import until
+from tests.waiting import stop, until
 
 pytestmark = pytest.mark.twice
 
@@ -103,7 +103,7 @@ def test_a_guest_whose_kernel_answers_nothing_is_given_up_and_boots_again(
         until(lambda: row.is_file() and b"machine_id" in row.read_bytes())
         for pid, machine_id in engines(Home(module_home)).items():
             if machine_id.encode() in row.read_bytes():
-                os.kill(pid, signal.SIGSTOP)
+                stop(pid)
         with ThreadPoolExecutor() as threads:
             ending = threads.submit(deaf.suspend, memory=False)
             assert neighbour.exec(["echo", "here"]).stdout == "here\n"

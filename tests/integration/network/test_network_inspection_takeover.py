@@ -17,6 +17,7 @@ from tests.integration.network.test_network_inspection import GOOD, NAMES, Place
 from tests.integration.network.test_network_policies import address_of
 from tests.integration.network.testbed import Guest, NetworkTestbed, eventually
 from tests.integration.network.web import Web, browsing, certified, web
+from tests.waiting import stop
 
 from atoll.host import LeftProgram, edge_path, process_alive
 from atoll.network import Counts, EdgeProgram, Grant, Inspection, edge_talk, inspection
@@ -227,7 +228,7 @@ async def test_an_edge_that_cannot_be_talked_to_is_replaced(
         monkeypatch.setattr(edge_talk, "_HELLO_S", 1.0)
         monkeypatch.setattr(inspection, "_START_S", 0.1)
         if wrong == "it hangs":
-            os.kill(house.edges[0][0], signal.SIGSTOP)
+            stop(house.edges[0][0])
         else:
             monkeypatch.setattr(edge_talk, "PROTOCOL", 0)
         async with house.supervisor() as second:
@@ -267,7 +268,7 @@ async def test_a_question_is_told_when_the_edge_ends(testbed: NetworkTestbed) ->
             await eventually(place.inspection._ready.is_set)
             destination = {"name": GOOD, "port": port, "addresses": []}
             request = {"scheme": "https", "method": "GET", "url": f"https://{GOOD}/", "headers": []}
-            os.kill(house.edges[0][0], signal.SIGSTOP)
+            stop(house.edges[0][0])
             asking = asyncio.create_task(place.inspection.judge(Grant(policy), destination, request))
             await eventually(lambda: place.inspection._judging)
             os.kill(house.edges[0][0], signal.SIGKILL)

@@ -20,8 +20,8 @@ from tests.integration.network.testbed import (
     reset_comes,
     serving,
 )
+from tests.waiting import stop
 
-from atoll.host import stands_still
 from atoll.network import Links, cut_at
 from atoll.network.relay_calls import RelayError
 from atoll.types import Policy, Rule
@@ -112,8 +112,7 @@ async def test_a_relay_that_hangs_is_replaced(
         address = await address_of(guest, GOOD)
         pid = links.relay.pid
         assert pid is not None
-        os.kill(pid, signal.SIGSTOP)
-        await eventually(lambda: stands_still(pid))
+        stop(pid)
         guest.link.set_policy(Policy(rules=(Rule(hosts=(EVIL,)),)))
         await replaced(links, pid)
         assert await guest.is_reset(address, port)
