@@ -14,11 +14,11 @@ BOUND_S = 60.0
 _LOOK_S = 0.05
 
 
-def until(true: Callable[[], object]) -> None:
-    """Wait until something is so."""
+def until(true: Callable[[], object], told: Callable[[], object] = str) -> None:
+    """Wait until something is so. If it never comes, the failure shows what ``told`` returns."""
     deadline = time.monotonic() + BOUND_S
     while not true():
-        assert time.monotonic() < deadline, "it never came"
+        assert time.monotonic() < deadline, f"it never came {told()}"
         time.sleep(_LOOK_S)
 
 

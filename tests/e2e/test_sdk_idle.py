@@ -40,7 +40,7 @@ def test_a_silent_build_keeps_it_awake_and_a_daemon_that_looks_around_does_not(d
     until(works_on)
     build.kill()
     looking = dozing.processes.start(LOOKING, stream=False)
-    until(lambda: _sleeps(dozing))
+    until(lambda: _sleeps(dozing), dozing.info)
     assert dozing.info().sleep_cause == "idle"
     assert looking.pid in [one.pid for one in dozing.processes.list()]
 
@@ -64,33 +64,33 @@ def test_an_answer_that_takes_longer_than_it_may_be_idle_comes(dozing: Sandbox) 
         while part := connection.recv(1000):
             answer += part
     assert answer.endswith(b"slow")
-    until(lambda: _sleeps(dozing))
+    until(lambda: _sleeps(dozing), dozing.info)
 
 
 def test_an_open_terminal_is_paused_and_goes_on_at_the_next_key(module_home: Path) -> None:
     with Sandbox.create(lifecycle=Lifecycle(idle_pause_s=1, auto_resume=False)) as sandbox:
         with sandbox.processes.pty() as terminal:
-            until(lambda: sandbox.info().state == "paused")
+            until(lambda: sandbox.info().state == "paused", sandbox.info)
             assert sandbox.info().sleep_cause == "idle"
             terminal.send(b"echo $((6 * 7))\n")
             shown = b""
             while b"42" not in shown:
                 shown += terminal.receive()
-        until(lambda: sandbox.info().state == "paused")
+        until(lambda: sandbox.info().state == "paused", sandbox.info)
         assert sandbox.run("echo thawed").stdout == "thawed\n"
 
 
 def test_it_stays_awake_for_as_long_as_is_asked_for_and_for_a_caller_that_waits(dozing: Sandbox) -> None:
     assert dozing.run("sleep 6; echo over").stdout == "over\n"
-    until(lambda: _sleeps(dozing))
+    until(lambda: _sleeps(dozing), dozing.info)
     kept = dozing.keep_awake(4)
     assert kept.state == "running"
     assert kept.idle is not None
     assert kept.idle.awake_until is not None
-    until(lambda: _sleeps(dozing))
+    until(lambda: _sleeps(dozing), dozing.info)
     assert time.time() >= kept.idle.awake_until
     asked_at = time.time()
     dozing.run("echo 6 > /run/atoll/keep-awake").check()
-    until(lambda: _sleeps(dozing))
+    until(lambda: _sleeps(dozing), dozing.info)
     # without it, it would sleep after two seconds; the clock inside may be a little ahead
     assert time.time() - asked_at > 5
