@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from atoll import Sandbox
+from atoll import Hosting, Sandbox
 from atoll.host import Home
 from atoll.protocol import AGENT_PORT
 from atoll.server import Tokens, read_secret
@@ -36,7 +36,11 @@ Dial = Callable[[], socket.socket]
 
 def numbers() -> list[Number]:
     """Measure."""
-    with supervisor(pool_size=0), served() as variables, Sandbox.create(team="default") as sandbox:
+    with (
+        supervisor(pool_size=0),
+        served() as variables,
+        Sandbox.create(hosting=Hosting(team="default")) as sandbox,
+    ):
         host, _, port = variables["E2B_API_URL"].rpartition("//")[2].rpartition(":")
         token = Tokens(read_secret(Home.default().path / "server")).access(sandbox.id)
         headers = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 
-from atoll import Sandbox, Templates
+from atoll import Sandbox, Template, Templates
 from atoll.toolkits import install
 from atoll.toolkits.code import NAME
 from bench.measure import Number
@@ -25,10 +25,10 @@ def numbers() -> list[Number]:
         for _ in range(ROUNDS):
             refill()
             began = time.perf_counter()
-            with Sandbox.create(template=NAME) as sandbox:
+            with Sandbox.create(Template(NAME)) as sandbox:
                 warm.append(first_ms(sandbox))
                 made.append((time.perf_counter() - began) * 1000)
-            with Sandbox.create(template=NAME) as sandbox:
+            with Sandbox.create(Template(NAME)) as sandbox:
                 sandbox.suspend()
                 slept.append(first_ms(sandbox))
     return [

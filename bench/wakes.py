@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from atoll import Lifecycle, Sandbox
+from atoll import Hosting, Lifecycle, Sandbox
 from atoll.host import Home
 from atoll.types import HOST_NAME, Policy
 from bench.footprint import all_pids, command_line, is_machine
@@ -51,7 +51,7 @@ def numbers() -> list[Number]:
 
 def by_the_gateway() -> list[Number]:
     """From a request to the first byte of its answer, of a server in a paused sandbox and in one that runs."""
-    with served() as variables, Sandbox.create(team="default") as sandbox:
+    with served() as variables, Sandbox.create(hosting=Hosting(team="default")) as sandbox:
         sandbox.processes.start(["python3", "-c", SERVER], stream=False)
         sandbox.ports.wait(8000)
         host, _, port = variables["E2B_API_URL"].rpartition("//")[2].rpartition(":")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from atoll import Sandbox, Snapshots, Supervisor
+from atoll import Sandbox, Snapshots, Supervisor, Wait
 from atoll.errors import NotFoundError
 from atoll.types import Progress
 
@@ -39,7 +39,7 @@ def main() -> None:
     forget_earlier_demo()
     say("A computer for the agent:")
     with timed("first sandbox (builds the image the first time)"):
-        sandbox = Sandbox.create(name=NAME, on_progress=show_progress)
+        sandbox = Sandbox.create(name=NAME, wait=Wait(on_progress=show_progress))
     with sandbox:
         work(sandbox)
         sleep_and_wake(sandbox)

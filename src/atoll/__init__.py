@@ -49,8 +49,10 @@ if TYPE_CHECKING:
     )
     from atoll.types import (
         NO_LIMIT,
+        Boot,
         ExecResult,
         HealthCheck,
+        Hosting,
         Inject,
         Lifecycle,
         Limits,
@@ -59,9 +61,12 @@ if TYPE_CHECKING:
         Rule,
         SandboxInfo,
         ServiceSpec,
+        Snapshot,
         SnapshotInfo,
+        Template,
         TemplateSpec,
         VolumeMount,
+        Wait,
     )
 
 __all__ = [
@@ -78,8 +83,10 @@ __all__ = [
     "AsyncTerminal",
     "AsyncVolumes",
     "AtollError",
+    "Boot",
     "ExecResult",
     "HealthCheck",
+    "Hosting",
     "Housekeeping",
     "Images",
     "Inject",
@@ -95,15 +102,18 @@ __all__ = [
     "SandboxInfo",
     "Secrets",
     "ServiceSpec",
+    "Snapshot",
     "SnapshotInfo",
     "Snapshots",
     "Supervisor",
     "Teams",
+    "Template",
     "TemplateSpec",
     "Templates",
     "Terminal",
     "VolumeMount",
     "Volumes",
+    "Wait",
     "__version__",
 ]
 

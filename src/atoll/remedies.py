@@ -57,9 +57,9 @@ WORDS = (
     Words("--cpus", "limits=Limits(vcpus=…)", None, "cpu_count=… of the template's build"),
     Words("--lease", "lifecycle=Lifecycle(ttl_s=…)", None, "timeout=…"),
     Words("--memory", "limits=Limits(memory_mib=…)", None, "memory_mb=… of the template's build"),
-    Words("--team default", 'team="default"'),
+    Words("--team default", 'hosting=Hosting(team="default")'),
     Words(
-        "--template code-interpreter-v1", 'template="code-interpreter-v1"', 'template="code-interpreter-v1"'
+        "--template code-interpreter-v1", 'Template("code-interpreter-v1")', 'template="code-interpreter-v1"'
     ),
     Words("atoll port", "sandbox.ports.forward(…)", "url", "sandbox.get_host(…)"),
     Words("atoll cp", "sandbox.files.upload(…)", "write_file", "sandbox.files.write(…)"),

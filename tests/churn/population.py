@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from atoll import AtollError, Lifecycle, Sandbox, Snapshots, Volumes
+from atoll import AtollError, Boot, Lifecycle, Sandbox, Snapshots, Volumes
 from atoll.errors import SandboxNotFoundError
 from atoll.host import Home
 from atoll.types import OnCrash
@@ -72,7 +72,7 @@ class Population:
         self._names = 0
         self._killed_s = -_KILLED_S
         self.elders = [
-            Sandbox.create(keep=True, lifecycle=lifecycle, on_crash=on_crash).id
+            Sandbox.create(keep=True, lifecycle=lifecycle, boot=Boot(on_crash=on_crash)).id
             for lifecycle, on_crash in _ELDERS[: max(2, live // 10)]
         ]
         self._actions: list[tuple[int, Callable[[], None]]] = [
@@ -168,9 +168,9 @@ class Population:
 
     def _create(self) -> None:
         lifecycle, on_crash = self._dice.choice(_LIVES)
-        snapshots = [one.snapshot_id for one in Snapshots.list()]
+        snapshots = Snapshots.list()
         source = self._dice.choice(snapshots) if snapshots and self._dice.random() < 0.3 else None
-        with Sandbox.create(keep=True, from_snapshot=source, lifecycle=lifecycle, on_crash=on_crash) as made:
+        with Sandbox.create(source, keep=True, lifecycle=lifecycle, boot=Boot(on_crash=on_crash)) as made:
             made.run("echo made > /home/user/made").check()
 
     def _fork(self) -> None:

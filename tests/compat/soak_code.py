@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll import Sandbox
+from atoll import Sandbox, Template
 from atoll.errors import InvalidSpecError
 from atoll.toolkits import install
 from atoll.toolkits.code import LANGUAGES, LIBRARIES, NAME
@@ -20,7 +20,7 @@ LONG_S = 240.0
 def sandbox(module_home: Path) -> Iterator[Sandbox]:
     del module_home
     install(NAME, languages=LANGUAGES)
-    with Sandbox.create(template=NAME, env={"GREETING": "hello"}) as sandbox:
+    with Sandbox.create(Template(NAME), env={"GREETING": "hello"}) as sandbox:
         yield sandbox
 
 
@@ -51,7 +51,7 @@ def test_all_libraries_can_be_imported_together(sandbox: Sandbox) -> None:
 def test_the_template_for_developers_has_their_programs(module_home: Path) -> None:
     del module_home
     install("developer")
-    with Sandbox.create(template="developer") as sandbox:
+    with Sandbox.create(Template("developer")) as sandbox:
         for program in ("node", "npm", "gh", "gcc", "g++", "make", "wget", "jq"):
             sandbox.exec([program, "--version"]).check()
         sandbox.run("echo 'int main(void) { return 0; }' >a.c && gcc a.c && ./a.out").check()

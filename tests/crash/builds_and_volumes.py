@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from atoll import Sandbox, Snapshots, Templates, Volumes
+from atoll import Sandbox, Snapshots, Template, Templates, Volumes
 from atoll.errors import EngineError, SandboxCrashedError, TemplateNotFoundError
 from tests.crash.ledger import PATIENCE_S
 
@@ -31,7 +31,7 @@ def check_build(name: str, *, done: bool, doomed: bool) -> None:
     assert set(states) <= {"waiting", "ready", "failed"}, states
     if "ready" in states:
         try:
-            with Sandbox.create(template=name) as made:
+            with Sandbox.create(Template(name)) as made:
                 assert made.run("cat /built").stdout == "built\n"
         except (EngineError, SandboxCrashedError):
             assert doomed, "the template's sandbox does not start"

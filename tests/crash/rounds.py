@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from atoll import AtollError, Lifecycle, Sandbox, Snapshots, Supervisor
+from atoll import AtollError, Lifecycle, Sandbox, Snapshot, Snapshots, Supervisor
 from atoll.errors import EngineError, SandboxCrashedError, SandboxNotFoundError, StateError
 from atoll.host import Home
 from atoll.snapshots.chains import LONGEST
@@ -355,7 +355,7 @@ class Rounds:
         for snapshot_id in made:
             self._kept[snapshot_id] = Kept(self._before(promised), promised)
             try:
-                with Sandbox.create(from_snapshot=snapshot_id) as copy:
+                with Sandbox.create(Snapshot(snapshot_id)) as copy:
                     found = look(copy)
                     assert self._kept[snapshot_id].has(found), f"{found} is not of {self._kept[snapshot_id]}"
             except (SandboxCrashedError, EngineError):

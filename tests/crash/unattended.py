@@ -9,7 +9,18 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from atoll import AtollError, Lifecycle, Sandbox, SandboxInfo, SnapshotInfo, Snapshots, Supervisor, Volumes
+from atoll import (
+    AtollError,
+    Boot,
+    Lifecycle,
+    Sandbox,
+    SandboxInfo,
+    Snapshot,
+    SnapshotInfo,
+    Snapshots,
+    Supervisor,
+    Volumes,
+)
 from atoll.errors import EngineError, SandboxCrashedError
 from atoll.host import Home
 from atoll.types import OnCrash
@@ -332,7 +343,7 @@ class UnattendedRounds:
             return
         (snapshot_id,) = ward.newest(1)
         try:
-            with Sandbox.create(from_snapshot=snapshot_id, volumes={_DATA: _COPIES}) as copy:
+            with Sandbox.create(Snapshot(snapshot_id), volumes={_DATA: _COPIES}) as copy:
                 found = look(copy)
         except (SandboxCrashedError, EngineError):
             # An agent that was killed while it stood still dies as soon as it goes on, in the copy too.
@@ -369,7 +380,9 @@ class UnattendedRounds:
         self._volumes += 1
         volume_name = f"volume-{self._volumes}"
         Volumes.create(volume_name)
-        made = Sandbox.create(keep=True, lifecycle=lifecycle, on_crash=on_crash, volumes={_DATA: volume_name})
+        made = Sandbox.create(
+            keep=True, lifecycle=lifecycle, boot=Boot(on_crash=on_crash), volumes={_DATA: volume_name}
+        )
         begin(made)
         ward = Ward(profile, made)
         ward.hears(look(made))

@@ -63,7 +63,7 @@ class Client:
 
 
 def _call(operation: str, ref: str, argument: str) -> Any:
-    from atoll import Sandbox, Snapshots
+    from atoll import Sandbox, Snapshot, Snapshots
 
     if operation == "volume":
         return _use_volume(argument)
@@ -73,7 +73,7 @@ def _call(operation: str, ref: str, argument: str) -> Any:
         with Sandbox.create(name=argument, keep=True) as made:
             return made.id
     if operation == "from_snapshot":
-        with Sandbox.create(from_snapshot=argument, keep=True) as made:
+        with Sandbox.create(Snapshot(argument), keep=True) as made:
             return made.id
     if operation == "forget":
         return Snapshots.delete(argument)

@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 
-from atoll import Sandbox
+from atoll import Sandbox, Wait
 from atoll.host import Home
 
 COPIES = 4
@@ -25,7 +25,7 @@ def make(what: str, name: str) -> list[Sandbox]:
     """Ask for sandboxes."""
     if what == "create":
         begin()
-        return [Sandbox.create(name="leak", on_progress=lambda _: None)]
+        return [Sandbox.create(name="leak", wait=Wait(on_progress=lambda _: None))]
     with Sandbox.connect(name) as original:
         begin()
         return original.fork(COPIES)

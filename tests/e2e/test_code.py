@@ -17,7 +17,7 @@ from tests.adapters.libraries import run_cases
 from tests.e2e.server import Server
 from tests.sdks.installed import javascript_sdk
 
-from atoll import Sandbox, Templates
+from atoll import Sandbox, Template, Templates
 from atoll.errors import (
     CodeFailedError,
     ExecTimeoutError,
@@ -43,7 +43,7 @@ def template(module_home: Path) -> str:
 
 @pytest.fixture(scope="module")
 def sandbox(template: str) -> Iterator[Sandbox]:
-    with Sandbox.create(template=template, env={"GREETING": "hello"}) as sandbox:
+    with Sandbox.create(Template(template), env={"GREETING": "hello"}) as sandbox:
         yield sandbox
 
 
@@ -59,7 +59,7 @@ def test_variables_stay_between_runs_over_sleep_and_in_forks(sandbox: Sandbox) -
 
 def test_a_new_sandbox_and_a_fork_draw_random_numbers_of_their_own(sandbox: Sandbox, template: str) -> None:
     [copy] = sandbox.fork()
-    with copy, Sandbox.create(template=template) as other:
+    with copy, Sandbox.create(Template(template)) as other:
         draw = "import random; random.random()"
         drawn = {each.code.run(draw, timeout_s=LONG_S).check().text for each in (sandbox, copy, other)}
     assert len(drawn) == 3

@@ -94,7 +94,7 @@ def test_snapshots_forks_and_rollbacks_have_the_disk_of_their_instant(engine_hom
         second = sandbox.snapshot()
         sandbox.rollback(first)
         assert (sandbox.files.read("story"), count(sandbox)) == ("first", 2)
-        with Sandbox.create(from_snapshot=second.snapshot_id) as copy:
+        with Sandbox.create(second) as copy:
             assert (copy.files.read("story"), count(copy)) == ("second", 2)
     for snapshot in (second, first):
         Snapshots.delete(snapshot.snapshot_id)

@@ -16,7 +16,7 @@ from tests.registry import File, ImageSource, Registry, serving
 from tests.registry.images import directory, hard_link, symlink
 from tests.registry.programs import busybox, musl
 
-from atoll import Images, Limits, Sandbox, Snapshots, Volumes
+from atoll import Boot, Images, Limits, Sandbox, Snapshots, Volumes, Wait
 from atoll.errors import FileMissingError, ImageNotFoundError, InUseError, InvalidSpecError
 
 BOUND_S = 60.0
@@ -65,7 +65,9 @@ def test_a_sandbox_pulls_its_image_and_takes_over_what_it_says(serve: Any) -> No
     config = {"Env": ["GREETING=hello", "PATH=/bin"], "User": "app:staff", "WorkingDir": "/home/app"}
     reference = serve("shell", ImageSource(shell_layers(), config))
     steps: list[str] = []
-    with Sandbox.create(image=reference, on_progress=lambda progress: steps.append(progress.step)) as sandbox:
+    with Sandbox.create(
+        reference, wait=Wait(on_progress=lambda progress: steps.append(progress.step))
+    ) as sandbox:
         assert any("downloading" in step for step in steps)
         assert sandbox.info().image == reference
         result = sandbox.run(
@@ -89,7 +91,7 @@ def test_a_sandbox_pulls_its_image_and_takes_over_what_it_says(serve: Any) -> No
 def test_a_working_directory_that_an_image_does_not_have_is_made(serve: Any) -> None:
     for name, cwd, wanted in (("made", "/srv/app", "/srv/app"), ("unmade", "/etc/passwd", "/")):
         source = ImageSource(shell_layers(), {"WorkingDir": cwd, "User": "app"})
-        with Sandbox.create(image=serve(name, source)) as sandbox:
+        with Sandbox.create(serve(name, source)) as sandbox:
             assert sandbox.run("pwd").stdout == sandbox.exec(["pwd"]).stdout == f"{wanted}\n"
 
 
@@ -97,13 +99,13 @@ def test_a_working_directory_that_an_image_does_not_have_is_made(serve: Any) -> 
 def test_a_user_needs_no_account(serve: Any, user: str, ids: str) -> None:
     layers = [[*shell_layers()[0][:12], directory("etc")]]
     reference = serve(f"user{user.replace(':', '-')}", ImageSource(layers, {"User": user}))
-    with Sandbox.create(image=reference) as sandbox:
+    with Sandbox.create(reference) as sandbox:
         assert sandbox.run("echo $(id -u) $(id -g)").stdout.strip() == ids
 
 
 def test_an_image_without_a_shell_runs_programs_and_says_what_to_do(serve: Any) -> None:
     source = ImageSource([[File("busybox", busybox(), mode=0o755)]], {"Entrypoint": ["/busybox"]})
-    with Sandbox.create(image=serve("bare", source)) as sandbox:
+    with Sandbox.create(serve("bare", source)) as sandbox:
         assert sandbox.exec(["/busybox", "echo", "works"]).stdout == "works\n"
         with pytest.raises(FileMissingError, match="no shell.*exec"):
             sandbox.run("echo never")
@@ -114,14 +116,14 @@ def test_an_image_without_a_shell_runs_programs_and_says_what_to_do(serve: Any) 
 
 def test_a_musl_image_works(serve: Any) -> None:
     layers = shell_layers([directory("lib"), File("lib/ld-musl-x86_64.so.1", musl(), mode=0o755)])
-    with Sandbox.create(image=serve("musl", ImageSource(layers))) as sandbox:
+    with Sandbox.create(serve("musl", ImageSource(layers))) as sandbox:
         assert "musl libc" in sandbox.exec(["/lib/ld-musl-x86_64.so.1"]).stderr
 
 
 def test_the_images_own_program_runs_beside_the_agent_and_its_output_is_kept(serve: Any) -> None:
     config = {"Entrypoint": ["/bin/sh", "-c"], "Cmd": ["echo up; exec sleep 1000"]}
     reference = serve("service", ImageSource(shell_layers(), config))
-    with Sandbox.create(image=reference, start=True) as sandbox:
+    with Sandbox.create(reference, boot=Boot(start=True)) as sandbox:
         (process,) = [process for process in sandbox.processes.list() if process.tag == "image"]
         until = time.monotonic() + BOUND_S
         while process.argv[0] != "/bin/sh" and time.monotonic() < until:
@@ -134,7 +136,7 @@ def test_the_images_own_program_runs_beside_the_agent_and_its_output_is_kept(ser
             assert [process.tag for process in twin.processes.list()] == ["image"]
             twin.kill()
     with pytest.raises(InvalidSpecError, match="no program to start"):
-        Sandbox.create(image=serve("shell", ImageSource(shell_layers())), start=True)
+        Sandbox.create(serve("shell", ImageSource(shell_layers())), boot=Boot(start=True))
 
 
 def test_an_image_of_a_hundred_layers_is_one_file_system(serve: Any) -> None:
@@ -142,7 +144,7 @@ def test_an_image_of_a_hundred_layers_is_one_file_system(serve: Any) -> None:
         [File(f"d/{index}", str(index).encode()), File("d/last", str(index).encode())] for index in range(100)
     ]
     rows[50].append(File("d/.wh.7"))
-    with Sandbox.create(image=serve("tall", ImageSource(shell_layers(*rows)))) as sandbox:
+    with Sandbox.create(serve("tall", ImageSource(shell_layers(*rows)))) as sandbox:
         assert sandbox.run("cat /d/last; echo; ls /d | wc -l").stdout.split() == ["99", "100"]
         sandbox.run("mv /d/99 /d/moved").check()
         with sandbox.fork(1)[0] as twin:
@@ -153,7 +155,7 @@ def test_a_layer_that_comes_again_is_laid_on_what_came_between(serve: Any) -> No
     empty: list[File] = []
     layers = shell_layers(empty, [File("d/a"), File("d/b")], [File("d/.wh.a"), File("c")], empty)
     layers += [layers[2], [File(".wh.c")], empty]
-    with Sandbox.create(image=serve("again", ImageSource(layers))) as sandbox:
+    with Sandbox.create(serve("again", ImageSource(layers))) as sandbox:
         assert sandbox.run("ls -d /c /d/* 2>/dev/null").stdout.split() == ["/d/a", "/d/b"]
         with sandbox.fork(1)[0] as twin:
             assert twin.run("ls /d").stdout == "a\nb\n"
@@ -170,7 +172,7 @@ def test_what_an_image_has_in_run_and_tmp_is_there(serve: Any) -> None:
     ]
     reference = serve("leaves", ImageSource(shell_layers(had)))
     volume = Volumes.create("leaves")
-    with Sandbox.create(image=reference, volumes={"/tmp/mine": volume.name}) as sandbox:
+    with Sandbox.create(reference, volumes={"/tmp/mine": volume.name}) as sandbox:
         for _ in range(2):
             listed = sandbox.run("ls -ld /run/service /run/service/conf; cat /tmp/left; ls /tmp/mine").stdout
             assert [line.split()[:4] for line in listed.splitlines()[:2]] == [
@@ -186,7 +188,7 @@ def test_what_an_image_has_in_run_and_tmp_is_there(serve: Any) -> None:
 def test_what_an_image_has_there_that_is_too_big_for_memory_is_there_too(serve: Any) -> None:
     had = [directory("tmp", mode=0o1777), File("tmp/a", b"a"), File("tmp/big", bytes(40 << 20))]
     reference = serve("big", ImageSource(shell_layers(had)))
-    with Sandbox.create(image=reference) as sandbox:
+    with Sandbox.create(reference) as sandbox:
         ready = sandbox.snapshot()
         sandbox.run("ls -d /tmp; cat /tmp/a; echo more >/tmp/a").check()
         sandbox.rollback(ready)
@@ -200,7 +202,7 @@ def test_what_an_image_has_there_that_is_too_big_for_memory_is_there_too(serve: 
 def test_what_an_image_has_there_that_is_too_many_for_memory_is_there_too(serve: Any) -> None:
     had = [directory("tmp", mode=0o1777), *(File(f"tmp/{index}") for index in range(20_000))]
     reference = serve("many", ImageSource(shell_layers([*had, File("run/conf", b"run")])))
-    with Sandbox.create(image=reference, limits=Limits(memory_mib=256)) as sandbox:
+    with Sandbox.create(reference, limits=Limits(memory_mib=256)) as sandbox:
         sandbox.run("cat /run/conf >/tmp/new").check()
         sandbox.suspend()
         assert sandbox.run("ls /tmp | wc -l; cat /tmp/new").stdout == "20001\nrun"
@@ -235,7 +237,7 @@ def test_one_flipped_bit_in_an_image_is_found_and_a_layer_that_two_have_is_read_
     two = serve("other", ImageSource(shell_layers([File("data", b"y" * 100_000)])))
     for reference in (one, two):
         Images.pull(reference)
-    with Sandbox.create(image=one) as sandbox:
+    with Sandbox.create(one) as sandbox:
         sandbox.run("echo more >>/etc/group; rm /etc/passwd; mv /data /bin/data", user="root").check()
         for _ in range(2):
             report = Images.verify(one, two)

@@ -24,8 +24,10 @@ from atoll import (
     Snapshots,
     Supervisor,
     Teams,
+    Template,
     Templates,
     Volumes,
+    Wait,
 )
 from atoll.errors import (
     DeadlineError,
@@ -181,7 +183,7 @@ def test_volumes_secrets_and_policies_work(place: str) -> None:
 
 def test_an_interrupted_create_leaves_nothing(place: str) -> None:
     with pytest.raises(DeadlineError):
-        Sandbox.create(name=f"late-{place}", within_s=0.001)
+        Sandbox.create(name=f"late-{place}", wait=Wait(within_s=0.001))
     with pytest.raises(SandboxNotFoundError):
         Sandbox.get(f"late-{place}")
 
@@ -241,7 +243,7 @@ def test_a_template_is_built_tagged_used_and_deleted(place: str, context: Path) 
     info = Templates.get(name)
     assert (set(info.tags), info.team) == ({"v1", "stable"}, None if place == "here" else "far")
     assert name in {each.name for each in Templates.list()}
-    with Sandbox.create(template=f"{name}:stable") as sandbox:
+    with Sandbox.create(Template(f"{name}:stable")) as sandbox:
         assert sandbox.run("curl -s http://127.0.0.1:8000/page; cat /made-of").stdout == f"first{place}\n"
         assert sandbox.run("pwd; echo $COLOR; ls /etc/site; find . | sort").stdout.split() == [
             *("/srv/site", "blue", "page", "secret.txt"),
@@ -256,7 +258,7 @@ def test_a_template_is_built_tagged_used_and_deleted(place: str, context: Path) 
     assert Templates.publish(name, True).public
     Templates.delete(name)
     with pytest.raises(TemplateNotFoundError):
-        Sandbox.create(template=name)
+        Sandbox.create(Template(name))
 
 
 def test_a_build_that_fails_says_where_and_why(place: str, context: Path) -> None:
@@ -291,7 +293,7 @@ def test_a_build_that_is_interrupted_is_cancelled(place: str) -> None:
 def test_a_sandbox_becomes_a_template(place: str, sandbox: Sandbox) -> None:
     made = Templates.record(f"taken-{place}", sandbox)
     assert made.template_id == Templates.get(f"taken-{place}").template_id
-    with Sandbox.create(template=f"taken-{place}") as copy:
+    with Sandbox.create(Template(f"taken-{place}")) as copy:
         assert copy.run("echo $GREETING").stdout == "hello\n"
     Templates.delete(f"taken-{place}")
 
@@ -343,7 +345,7 @@ def test_what_only_the_machine_can_do_says_so(place: str, sandbox: Sandbox) -> N
     with pytest.raises(InvalidSpecError, match="the proxy is at 127.0.0.1"):
         sandbox.set_network(Policy(rules=(Rule(hosts=("*",)),), proxy=own))
     with pytest.raises(InvalidSpecError, match="not the name of an image"):
-        Sandbox.create(image="/etc")
+        Sandbox.create("/etc")
 
 
 def test_a_wrong_key_and_an_unknown_certificate_are_told(

@@ -9,7 +9,7 @@ from tests.e2e.command_line import said
 from tests.homes import kill_machines
 from tests.waiting import until
 
-from atoll import Lifecycle, Sandbox, SnapshotInfo, Snapshots
+from atoll import Boot, Lifecycle, Sandbox, SnapshotInfo, Snapshots
 
 OFTEN = Lifecycle(snapshot_every_s=1, snapshots_kept=1)
 # It works now and then: snapshots take at most a tenth of the time, so one that is slow delays the next tenfold.
@@ -58,7 +58,7 @@ def test_what_works_gets_new_ones_and_loses_old_ones_and_what_waits_gets_none(ho
 
 def test_an_engine_that_was_killed_comes_back_with_the_newest_snapshots_memory_unasked(home: Path) -> None:
     lifecycle = Lifecycle(snapshot_every_s=1)
-    with Sandbox.create(name="work", lifecycle=lifecycle, on_crash="rollback") as sandbox:
+    with Sandbox.create(name="work", lifecycle=lifecycle, boot=Boot(on_crash="rollback")) as sandbox:
         # In memory, which a boot would lose.
         sandbox.run("echo kept >/tmp/kept; sleep 1000 & echo $! >/tmp/pid")
         sandbox.keep_awake(0)  # waits for a snapshot that is being made

@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.command_line import atoll, said
 from tests.waiting import BOUND_S, until
 
-from atoll import Sandbox, Teams
+from atoll import Hosting, Sandbox, Teams
 from atoll.errors import InvalidSpecError, TeamNotFoundError
 from atoll.types import HOST_NAME, Policy, Rule
 
@@ -83,7 +83,7 @@ def test_a_ceiling_holds_while_sandboxes_run_when_they_wake_and_for_their_copies
     here = f"http://{HOST_NAME}:{port}"
     exposed = Policy(rules=(Policy.expose_host(port),))
     writing = Rule(action="deny", name="no writing", hosts=(HOST_NAME,), ports=(port,), methods=("POST",))
-    with Sandbox.create(team="reef", network=exposed) as sandbox:
+    with Sandbox.create(hosting=Hosting(team="reef"), network=exposed) as sandbox:
         assert curl(sandbox, f"{here}/a", "-d", "x") == "POST /a"
         holds = sandbox.processes.start(["python3", "-c", HOLDS, str(port)])
         until(lambda: sandbox.files.exists("/tmp/open"))
@@ -97,7 +97,10 @@ def test_a_ceiling_holds_while_sandboxes_run_when_they_wake_and_for_their_copies
         assert not curl(sandbox, f"{here}/a").startswith("GET")
         sandbox.set_network(exposed)
         snapshot = sandbox.snapshot()
-        with sandbox.fork()[0] as fork, Sandbox.create(team="reef", from_snapshot=snapshot) as copy:
+        with (
+            sandbox.fork()[0] as fork,
+            Sandbox.create(snapshot, hosting=Hosting(team="reef")) as copy,
+        ):
             assert fork.info().network == copy.info().network == exposed
             for child in (fork, copy):
                 assert curl(child, f"{here}/b") == "GET /b"

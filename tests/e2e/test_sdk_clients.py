@@ -16,7 +16,7 @@ from tests.integration.network.web import certified
 from tests.snippets import snippets
 from tests.waiting import until
 
-from atoll import Sandbox, Secrets
+from atoll import Boot, Sandbox, Secrets
 from atoll.policy import policy_from_toml
 from atoll.secrets import home_authority
 from atoll.supervisor.storage.trust import host_bundle
@@ -72,7 +72,7 @@ def clients(module_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     (files / "bundle.pem").write_text(host_bundle(os.environ) + outside.certificate)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SSL_CERT_FILE", str(files / "bundle.pem"))
-        with Sandbox.create(network="packages", trust_host_ca=False) as sandbox:
+        with Sandbox.create(network="packages", boot=Boot(trust_host_ca=False)) as sandbox:
             install(sandbox)
             sandbox.files.write("/srv/server.pem", (files / "server.pem").read_text(), user="root")
             sandbox.files.write("/srv/outside.crt", outside.certificate, user="root")

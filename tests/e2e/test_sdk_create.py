@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.command_line import atoll
 
-from atoll import Sandbox
+from atoll import Hosting, Sandbox, Wait
 from atoll.errors import DeadlineError, InvalidSpecError
 
 pytestmark = pytest.mark.twice
@@ -47,7 +47,7 @@ def test_a_registry_that_says_nothing_ends_a_create_in_time_and_leaves_nothing(m
     with socket.create_server(("127.0.0.1", 0)) as silent:
         image = f"127.0.0.1:{silent.getsockname()[1]}/tool:1"
         with pytest.raises(DeadlineError, match="not ready within 1 s"):
-            Sandbox.create(image, name="never", within_s=1)
+            Sandbox.create(image, name="never", wait=Wait(within_s=1))
         refused = atoll("create", "--image", image, "--name", "never", "--within", "1s")
     assert (refused.returncode, b"give a longer --within" in refused.stderr) == (125, True), refused.stderr
     assert names() == before
@@ -55,15 +55,17 @@ def test_a_registry_that_says_nothing_ends_a_create_in_time_and_leaves_nothing(m
 
 def test_a_repeated_request_gets_the_sandbox_of_the_first(module_home: Path) -> None:
     def made(_: int) -> str:
-        with Sandbox.create(idempotency_key="job-42", env={"MODE": "test"}, keep=True) as sandbox:
+        with Sandbox.create(
+            hosting=Hosting(idempotency_key="job-42"), env={"MODE": "test"}, keep=True
+        ) as sandbox:
             return sandbox.id
 
     with ThreadPoolExecutor(CALLERS) as pool:
         (only,) = set(pool.map(made, range(CALLERS)))
     with pytest.raises(InvalidSpecError, match="another request"):
-        Sandbox.create(idempotency_key="job-42")
+        Sandbox.create(hosting=Hosting(idempotency_key="job-42"))
     with Sandbox.connect(only) as sandbox:
         assert sandbox.run("echo $MODE").stdout == "test\n"
         sandbox.kill()
-    with Sandbox.create(idempotency_key="job-42") as other:
+    with Sandbox.create(hosting=Hosting(idempotency_key="job-42")) as other:
         assert other.id != only

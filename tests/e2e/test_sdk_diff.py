@@ -128,8 +128,8 @@ def test_a_diff_finds_what_two_walks_find(module_home: Path, seed: int) -> None:
             assert told(fork.diff(work, paths=[TREE]).changes) == expected(here, there)
             assert told(work.diff(fork, paths=[TREE]).changes) == expected(there, here)
             with (
-                Sandbox.create(from_snapshot=below.snapshot_id) as first,
-                Sandbox.create(from_snapshot=above.snapshot_id) as second,
+                Sandbox.create(below) as first,
+                Sandbox.create(above) as second,
             ):
                 old, new = walked(first), walked(second)
             fork.suspend()

@@ -100,7 +100,7 @@ def test_snapshots_and_copies_share_memory(keeper: Sandbox, home: Path) -> None:
     later = asked(keeper, "sum")
     checkpoint = slept(keeper)
     assert own_bytes(checkpoint) < 1 * MIB + REST_BYTES
-    with Sandbox.create(from_snapshot=second) as copy:
+    with Sandbox.create(second) as copy:
         assert asked(copy, "sum") == before
         # A copy refers to the snapshot, too.
         assert own_bytes(slept(copy)) < REST_BYTES

@@ -122,7 +122,7 @@ def test_names_and_rules_go_on_over_sleep_fork_snapshot_and_rollback(reads_only:
     with reads_only.fork()[0] as fork:
         assert curl(fork, here, *kept) == "GET /open/a "
         assert json.loads(curl(fork, here, *kept, "-X", "PUT", "-d", ""))["error"] == "egress_denied"
-    with Sandbox.create(from_snapshot=snapshot) as copy:
+    with Sandbox.create(snapshot) as copy:
         assert curl(copy, here, *kept) == "GET /open/a "
     reads_only.rollback(snapshot)
     assert curl(reads_only, here, *kept) == "GET /open/a "
@@ -175,7 +175,7 @@ def test_a_secret_goes_into_requests_and_never_into_the_sandbox(module_home: Pat
         Secrets.update("mail", value="another-value-4711")
         assert curl(sandbox, here) == "GET /inbox "
         assert _Echo.credentials[-1] == "Bearer another-value-4711"
-        with Sandbox.create(from_snapshot=snapshot) as copy:
+        with Sandbox.create(snapshot) as copy:
             assert curl(copy, here) == "GET /inbox "
             assert _Echo.credentials[-1] == "Bearer another-value-4711"
         Secrets.delete("mail")

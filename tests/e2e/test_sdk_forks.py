@@ -103,13 +103,13 @@ def test_a_copy_of_a_copy_that_never_touched_its_memory_has_all_of_it(module_hom
         holder(original)
         whole = ask(original, b"a")
         first = original.snapshot()
-        with Sandbox.create(from_snapshot=first.snapshot_id) as copy:
+        with Sandbox.create(first) as copy:
             second = copy.snapshot()
             (fork,) = copy.fork()
             with fork:
                 fork.suspend()
                 assert ask(fork, b"a") == whole
-    with Sandbox.create(from_snapshot=second.snapshot_id) as last:
+    with Sandbox.create(second) as last:
         assert ask(last, b"a") == whole
     for snapshot in (second, first):
         Snapshots.delete(snapshot.snapshot_id)

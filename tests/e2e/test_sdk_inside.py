@@ -16,7 +16,7 @@ from tests.e2e import dns_client, state_keeper
 from tests.e2e.counter import BOUND_S
 from tests.waiting import until
 
-from atoll import Sandbox, Snapshots, Terminal
+from atoll import Boot, Sandbox, Snapshots, Terminal
 from atoll.errors import FileDeniedError
 from atoll.types import TerminalSize
 
@@ -122,7 +122,7 @@ def test_all_that_programs_hold_lives_on_over_a_snapshot_a_rollback_and_in_copie
         assert_clock_is_right(kept)
         assert (first["uuid"], first["urandom"]) != (second["uuid"], second["urandom"])
         assert first["hostname"] == second["hostname"]
-        with Sandbox.create(from_snapshot=snapshot.snapshot_id) as copy:
+        with Sandbox.create(snapshot) as copy:
             third = ask(copy, 2)
             assert third["hostname"] != first["hostname"]
             assert_clock_is_right(copy)
@@ -305,7 +305,7 @@ def test_a_certificate_that_only_the_host_trusts_is_trusted_inside_unless_turned
     bundle.write_text(ca)
     monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
     for trusted in (True, False):
-        with Sandbox.create(trust_host_ca=trusted) as other:
+        with Sandbox.create(boot=Boot(trust_host_ca=trusted)) as other:
             other.files.write("cert.pem", certificate)
             other.files.write("key.pem", key)
             other.run("echo 127.0.0.1 island.test | sudo tee -a /etc/hosts; git init -q --bare repo").check()

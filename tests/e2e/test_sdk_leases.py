@@ -179,7 +179,7 @@ def test_a_fork_and_a_snapshot_in_the_middle_of_which_a_lease_ends_are_whole(mod
             sandbox.set_lease(0.2)
             with contextlib.suppress(StateError):  # it may have ended before
                 for made in [operation()]:
-                    for copy in made if isinstance(made, list) else [Sandbox.create(from_snapshot=made)]:
+                    for copy in made if isinstance(made, list) else [Sandbox.create(made)]:
                         with copy:
                             assert copy.run("md5sum -c sum").exit_code == 0
             until(lambda: sandbox.info().state == "suspended")

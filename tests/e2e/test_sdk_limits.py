@@ -343,7 +343,7 @@ def test_limits_of_a_running_sandbox_change_at_once_and_its_copies_have_them(mod
         with sandbox.fork()[0] as fork:
             assert fork.info().limits == Limits(disk_mib=30, processes=50)
             assert int(fork.exec(["python3", "-c", FORKS], timeout_s=240).stdout) <= 50
-        with Sandbox.create(from_snapshot=snapshot, limits=Limits(processes=70)) as other:
+        with Sandbox.create(snapshot, limits=Limits(processes=70)) as other:
             assert other.info().limits == Limits(disk_mib=30, processes=70)
         with pytest.raises(InvalidSpecError, match="processes is 1"):
             sandbox.set_limits(Limits(processes=1))

@@ -33,7 +33,7 @@ def test_memory_that_changes_all_the_time_is_of_one_moment_in_snapshots_and_fork
         rounds = started(sandbox)
         for _ in range(2):
             snapshot = sandbox.snapshot()
-            copies = [*sandbox.fork(2), Sandbox.create(from_snapshot=snapshot)]
+            copies = [*sandbox.fork(2), Sandbox.create(snapshot)]
             for one in (sandbox, *copies):
                 assert_goes_on(one, rounds)
             rounds = asked(sandbox)

@@ -83,7 +83,7 @@ def test_every_process_goes_on_where_it_was(home: Path) -> None:
             before = go_on(sandbox, before)
         snapshot = sandbox.snapshot()
         make: Callable[[], Sandbox]
-        for make in (lambda: sandbox.fork(1)[0], lambda: Sandbox.create(from_snapshot=snapshot)):
+        for make in (lambda: sandbox.fork(1)[0], lambda: Sandbox.create(snapshot)):
             with make() as copy:
                 after = go_on(copy, before)
                 copy.suspend()

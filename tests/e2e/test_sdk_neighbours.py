@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.waiting import until
 
-from atoll import Sandbox, Teams
+from atoll import Hosting, Sandbox, Teams
 from atoll.protocol import AGENT_PORT
 from atoll.types import SANDBOX_DOMAIN, Policy, Rule
 
@@ -28,7 +28,7 @@ http.server.ThreadingHTTPServer(("{{address}}", {PORT}), Counts).serve_forever()
 
 def serving(name: str, address: str = "0.0.0.0", team: str | None = None) -> Sandbox:
     """A sandbox with a server that counts the requests that it answers."""
-    sandbox = Sandbox.create(name=name, team=team, network="none")
+    sandbox = Sandbox.create(name=name, hosting=Hosting(team=team), network="none")
     sandbox.processes.start(["python3", "-c", SERVER.format(address=address)], stream=False)
     listens = ["sh", "-c", f"ss -ltn | grep -q LISTEN.*:{PORT}"]
     until(lambda: sandbox.exec(listens).exit_code == 0)
@@ -97,7 +97,7 @@ def test_a_sandbox_reaches_those_of_its_own_team_alone(shop: Sandbox) -> None:
     policy = Policy(rules=(Policy.expose_sandbox("shop", PORT), Policy.expose_sandbox("reef-shop", PORT)))
     with (
         serving("reef-shop", team="reef"),
-        Sandbox.create(team="reef", network=policy) as inside,
+        Sandbox.create(hosting=Hosting(team="reef"), network=policy) as inside,
         Sandbox.create(network=policy) as outside,
     ):
         assert curl(inside, "reef-shop") == "answer 1"

@@ -45,7 +45,7 @@ def test_the_original_goes_on_from_the_winner_and_what_it_was_is_kept(
             fork.run("true")
         assert f"work-{original}" in str(gone.value.hint)
         assert [each.sandbox_id for each in Sandbox.list()] == [work.id]
-        with Sandbox.create(from_snapshot=kept.snapshot_id) as loser:
+        with Sandbox.create(kept) as loser:
             assert count(loser) == 3
             assert loser.files.read("file") == "original"
         work.rollback(kept)
@@ -129,7 +129,7 @@ def test_promotions_at_once_come_one_after_the_other(module_home: Path) -> None:
             fork.close()
         texts = set()
         for one in kept:
-            with Sandbox.create(from_snapshot=one.snapshot_id) as copy:
+            with Sandbox.create(one) as copy:
                 texts.add(copy.run("cat file").stdout)
         assert "" in texts, "the first of them kept what the original was"
         assert len(texts) == 2

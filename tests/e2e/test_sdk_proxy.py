@@ -105,7 +105,7 @@ def test_requests_pass_the_proxy_over_sleep_forks_and_supervisors_and_its_passwo
         sandbox.suspend()
         kill_supervisor(module_home)
         works(sandbox)
-        with Sandbox.create(from_snapshot=snapshot) as copy:
+        with Sandbox.create(snapshot) as copy:
             works(copy)
         sandbox.set_network(shown)
         works(sandbox)

@@ -147,7 +147,7 @@ def test_every_restore_has_another_generation_and_a_program_that_waits_sees_each
         back = ask(prepared)["seen"]
         assert back[:-1] == first
         assert back[-1] > first[-1] + 2
-        with Sandbox.create(from_snapshot=snapshot.snapshot_id) as copy:
+        with Sandbox.create(snapshot) as copy:
             assert ask(copy)["seen"][-1] != first[-1]
             assert lives(copy)[-1].endswith("new")
     finally:
@@ -167,7 +167,7 @@ def test_a_copy_speaks_tls_with_a_server_whose_certificate_is_newer_than_its_sna
         while time.time() < end:
             time.sleep(0.1)
         sandbox.run(CERTIFICATE).check()
-        with Sandbox.create(from_snapshot=snapshot.snapshot_id) as copy:
+        with Sandbox.create(snapshot) as copy:
             for name in ("cert.pem", "key.pem"):
                 copy.files.write(name, sandbox.files.read(name))
             copy.processes.start(["python3", "server.py"])

@@ -8,7 +8,7 @@ import pytest
 from tests.homes import kill_machines
 from tests.waiting import until
 
-from atoll import HealthCheck, Sandbox, ServiceSpec, Supervisor
+from atoll import Boot, HealthCheck, Sandbox, ServiceSpec, Supervisor
 from atoll.errors import FileMissingError, InvalidSpecError, NameTakenError, ServiceNotFoundError
 
 # Counts its starts on the disk, and tells them.
@@ -57,7 +57,7 @@ def test_a_rollback_brings_back_definitions_and_programs_of_one_instant(sandbox:
     assert [(each.name, each.state) for each in sandbox.services.list()] == [("first", "running")]
     assert starts(sandbox) == 1
     more = [ServiceSpec(name="second", command=["sleep", "1000"])]
-    with Sandbox.create(from_snapshot=snapshot, services=more) as other:
+    with Sandbox.create(snapshot, boot=Boot(services=more)) as other:
         until(lambda: [each.state for each in other.services.list()] == ["running", "running"])
         assert starts(other) == 1
 

@@ -10,7 +10,7 @@ import pytest
 from tests import homes
 from tests.e2e.counter import count, start_counter
 
-from atoll import AsyncSandbox, AtollError, Sandbox, Snapshots, Supervisor
+from atoll import AsyncSandbox, AtollError, Sandbox, Snapshot, Snapshots, Supervisor
 from atoll.errors import (
     ImagePullError,
     InUseError,
@@ -83,7 +83,7 @@ def test_a_snapshot_starts_other_sandboxes_and_its_own_goes_on(module_home: Path
         snapshot = sandbox.snapshot("before", comment="of then")
         sandbox.files.write("file", "now")
         assert count(sandbox) == 2
-        with Sandbox.create(from_snapshot="before") as twin:
+        with Sandbox.create(Snapshot("before")) as twin:
             assert twin.id != sandbox.id
             assert count(twin) == 2
             assert twin.files.read("file") == "then"
@@ -146,9 +146,9 @@ def test_names_ids_and_images_that_are_wrong_say_so(module_home: Path) -> None:
         with pytest.raises(NameTakenError):
             Sandbox.create(name="unique")
         with pytest.raises(ImagePullError, match="nosuch"):
-            Sandbox.create(image="127.0.0.1:9/nosuch")  # nothing listens there
+            Sandbox.create("127.0.0.1:9/nosuch")  # nothing listens there
         with pytest.raises(SnapshotNotFoundError):
-            Sandbox.create(from_snapshot="nosuch")
+            Sandbox.create(Snapshot("nosuch"))
         with pytest.raises(ValueError):
             Sandbox.create(name="Not A Name")
         sandbox.kill()

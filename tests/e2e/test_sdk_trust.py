@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from atoll import Sandbox, Supervisor
+from atoll import Boot, Sandbox, Supervisor
 
 BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 OWN = "/usr/local/share/atoll/ca.pem"
@@ -32,7 +32,7 @@ VERIFIED = f"env -i openssl verify {OWN} && env -i openssl verify -no-CApath -CA
 
 
 def test_every_shell_and_openssl_itself_know_the_authority(module_home: Path) -> None:
-    with Sandbox.create(trust_host_ca=False) as sandbox:
+    with Sandbox.create(boot=Boot(trust_host_ca=False)) as sandbox:
         own = authority(module_home)
         for shell in SHELLS:
             lines = dict(line.partition("=")[::2] for line in sandbox.run(shell).check().stdout.splitlines())
@@ -48,13 +48,13 @@ def test_every_shell_and_openssl_itself_know_the_authority(module_home: Path) ->
 
 
 def test_what_slept_or_is_copied_trusts_the_authority_that_the_home_has_now(module_home: Path) -> None:
-    with Sandbox.create(trust_host_ca=False) as sandbox:
+    with Sandbox.create(boot=Boot(trust_host_ca=False)) as sandbox:
         before = authority(module_home)
         snapshot = sandbox.snapshot()
         sandbox.suspend()
         Supervisor.stop()
         (module_home / "authority.pem").unlink()
-        with Sandbox.create(from_snapshot=snapshot) as copy, copy.fork()[0] as fork:
+        with Sandbox.create(snapshot) as copy, copy.fork()[0] as fork:
             after = authority(module_home)
             assert after != before
             for one in (copy, fork, sandbox):

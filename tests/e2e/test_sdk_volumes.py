@@ -114,7 +114,7 @@ def test_a_volume_keeps_its_files_and_open_ones_go_on_through_sleep_fork_and_rol
             fork.run("cat /data/after && echo fork >/data/forked").check()
         sandbox.rollback(snapshot.snapshot_id)
         assert sandbox.run("cat /data/after /data/forked").stdout == "kept\nfork\n"
-        with Sandbox.create(from_snapshot=snapshot.snapshot_id) as restored:
+        with Sandbox.create(snapshot) as restored:
             assert restored.run("cat /data/after").stdout == "kept\n"
 
 
@@ -314,8 +314,8 @@ def test_a_read_only_mount_holds_whoever_writes_inside_and_whatever_happens_to_t
         sandbox.rollback(snapshot.snapshot_id)
         holds(sandbox)
     with pytest.raises(InvalidSpecError):
-        Sandbox.create(from_snapshot=snapshot, volumes={"/data": "data"})
-    with Sandbox.create(from_snapshot=snapshot) as restored:
+        Sandbox.create(snapshot, volumes={"/data": "data"})
+    with Sandbox.create(snapshot) as restored:
         holds(restored)
         restored.run(REMOUNT, user="root").check()
         holds(restored)

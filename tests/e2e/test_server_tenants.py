@@ -18,7 +18,7 @@ from tests.e2e.server import Server, serving
 from tests.homes import contents_of
 from tests.waiting import until
 
-from atoll import Keys, Quotas, Sandbox, Snapshots, Teams, Templates, Volumes
+from atoll import Hosting, Keys, Quotas, Sandbox, Snapshots, Teams, Templates, Volumes
 from atoll.errors import InUseError, QuotaError
 from atoll.types import key_id_of
 
@@ -105,7 +105,7 @@ def test_of_thirty_creates_at_once_as_many_pass_as_the_team_may_have(server: Ser
         assert {info.sandbox_id for info in Sandbox.list(team="crowd")} == set(made)
         assert Teams.use("crowd").running == 5
         with pytest.raises(QuotaError, match="6 running sandboxes, but may have only 5"):
-            Sandbox.create(team="crowd")
+            Sandbox.create(hosting=Hosting(team="crowd"))
         with pytest.raises(e2b.RateLimitException):
             e2b.Sandbox.create(api_key=key, api_url=server.url)
         with Sandbox.connect(made[0]) as sandbox:
@@ -114,7 +114,7 @@ def test_of_thirty_creates_at_once_as_many_pass_as_the_team_may_have(server: Ser
             with pytest.raises(InUseError):
                 Teams.delete("crowd")
             sandbox.suspend()
-            Sandbox.create(team="crowd", keep=True).close()
+            Sandbox.create(hosting=Hosting(team="crowd"), keep=True).close()
             with pytest.raises(QuotaError):
                 sandbox.resume()
             assert sandbox.info().state == "suspended"
@@ -122,21 +122,28 @@ def test_of_thirty_creates_at_once_as_many_pass_as_the_team_may_have(server: Ser
 
 def test_what_a_team_wrote_counts_as_its_disk(server: Server) -> None:
     with team("hoard", Quotas(disk_mib=40)):
-        with Sandbox.create(team="hoard") as other, Sandbox.create(team="hoard") as sandbox:
+        with (
+            Sandbox.create(hosting=Hosting(team="hoard")) as other,
+            Sandbox.create(hosting=Hosting(team="hoard")) as sandbox,
+        ):
             full = sandbox.run(FILL, timeout_s=ANSWER_S)
             assert (full.exit_code, "No space left" in full.stderr) == (0, True), full.stderr
             other.run("head -c 20M /dev/urandom > big; sync", timeout_s=ANSWER_S).check()
             sandbox.run("sync", timeout_s=ANSWER_S).check()
             until(lambda: Teams.use("hoard").disk_bytes >= 50 << 20)
-            for work in (lambda: Sandbox.create(team="hoard"), sandbox.snapshot, sandbox.suspend):
+            for work in (
+                lambda: Sandbox.create(hosting=Hosting(team="hoard")),
+                sandbox.snapshot,
+                sandbox.suspend,
+            ):
                 with pytest.raises(QuotaError, match="MiB of disk"):
                     work()
-        with Sandbox.create(team="hoard"):
+        with Sandbox.create(hosting=Hosting(team="hoard")):
             assert Teams.use("hoard").disk_bytes < 40 << 20
 
 
 def test_without_a_key_that_opens_nothing_is_told(server: Server) -> None:
-    with team("reef") as key, Sandbox.create(team="reef") as sandbox:
+    with team("reef") as key, Sandbox.create(hosting=Hosting(team="reef")) as sandbox:
         expired, revoked = Keys.create("reef", "short", 0.01).key, Keys.create("reef", "gone")
         Keys.revoke(revoked.info.key_id)
         ids = dict.fromkeys(MISSING, sandbox.id)
@@ -177,7 +184,11 @@ def is_open(key_id: str) -> bool:
 
 
 def test_what_is_another_team_s_looks_as_if_it_were_not_there(server: Server) -> None:
-    with team("reef"), team("strangers") as key, Sandbox.create(team="reef", name="secret") as sandbox:
+    with (
+        team("reef"),
+        team("strangers") as key,
+        Sandbox.create(hosting=Hosting(team="reef"), name="secret") as sandbox,
+    ):
         volume = Volumes.create("data", team="reef")
         template = Templates.record("shop", sandbox.snapshot(), "reef").template_id
         ids = {"sandbox_id": sandbox.id, "volume_id": volume.volume_id, "template_id": template}

@@ -19,7 +19,7 @@ from packaging.version import Version
 from tests.e2e.resolving_proxy import names_on
 from tests.e2e.server import Server, serving
 
-from atoll import Sandbox
+from atoll import Hosting, Sandbox
 from atoll.server.tokens import Tokens, read_secret
 
 BOUND_S = 60.0
@@ -42,7 +42,7 @@ def proxy(tls_server: Server) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def box(tls_server: Server) -> Iterator[Sandbox]:
     del tls_server
-    with Sandbox.create(team="default") as made:
+    with Sandbox.create(hosting=Hosting(team="default")) as made:
         made.files.write("/tmp/site/index.html", "served")
         made.processes.start(["python3", "-m", "http.server", "-d", "/tmp/site", "8000"])
         made.run("until ss -ltn | grep -q LISTEN.*:8000; do sleep 0.1; done", timeout_s=BOUND_S)

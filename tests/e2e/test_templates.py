@@ -19,7 +19,7 @@ from tests.e2e.test_images import shell_layers
 from tests.registry import ImageSource, Registry, serving
 from tests.waiting import until
 
-from atoll import AsyncTemplates, Images, Sandbox, Snapshots, Supervisor, Templates
+from atoll import AsyncTemplates, Images, Sandbox, Snapshots, Supervisor, Template, Templates
 from atoll.errors import (
     InUseError,
     InvalidSpecError,
@@ -106,7 +106,7 @@ def test_a_template_has_its_files_settings_and_running_service(image: str, pages
     build = Templates.build(site(image), "site", context=pages, on_line=lines.append)
     assert (build.state, build.tags) == ("ready", ["default"])
     assert any("[1/6] RUN" in line.message and line.step == "1" for line in lines)
-    with Sandbox.create(template="site") as sandbox:
+    with Sandbox.create(Template("site")) as sandbox:
         assert sandbox.run(ASK).stdout == "first"
         told = sandbox.run("echo $GREETING; echo $PATH; pwd; id -un; cat /counter; ls -a . deep").stdout
         assert told.split()[:6] == ["hello,", "world", "/opt:/bin", "/srv/site", "app", "once"]
@@ -128,7 +128,7 @@ def test_a_service_is_there_again_after_a_boot_from_the_disk(image: str, pages: 
     )
     Templates.build(spec, "service", context=pages)
     line = "app /srv/site hello, world\n"
-    with Sandbox.create(template="service") as first, first.fork()[0] as sandbox:
+    with Sandbox.create(Template("service")) as first, first.fork()[0] as sandbox:
         sandbox.suspend(memory=False)
         sandbox.resume()
         until(lambda: sandbox.run(ASK).stdout == "first")
@@ -150,9 +150,9 @@ def test_steps_are_not_run_again_until_something_before_them_changes(image: str,
     changed = Templates.build(site(image), "cached", context=pages, on_line=lines.append)
     assert any(line.message == "steps 1 to 1 were built before" for line in lines)
     assert changed.snapshot_id != first.snapshot_id
-    with Sandbox.create(template="cached") as sandbox:
+    with Sandbox.create(Template("cached")) as sandbox:
         assert sandbox.run(f"cat /counter; {ASK}").stdout == "once\nsecond"
-    with Sandbox.create(template="cached:v2") as sandbox:
+    with Sandbox.create(Template("cached:v2")) as sandbox:
         assert sandbox.run(ASK).stdout == "first"
     lines.clear()
     forced = TemplateSpec(image=image, steps=[RunStep(command="echo $$ > /tmp/x", force=True)])
@@ -176,7 +176,7 @@ def test_a_step_that_fails_says_which_and_leaves_nothing(image: str) -> None:
     with pytest.raises(
         TemplateNotFoundError, match="'broken' has no build that is ready: the last one failed"
     ):
-        Sandbox.create(template="broken")
+        Sandbox.create(Template("broken"))
     with pytest.raises(InvalidSpecError, match="no user"):
         Templates.build(TemplateSpec(image=image, steps=[UserStep(user="nobody-here")]), "broken")
     with pytest.raises(TemplateBuildError, match="start command ended with exit code 7"):
@@ -248,7 +248,7 @@ def test_tags_stand_for_builds_and_snapshots_stay_as_long_as_they_are_needed(ima
     assert Templates.resolve("numbered").build_id == second.build_id
     with pytest.raises(InUseError, match="needed by the template numbered"):
         Snapshots.delete(first.snapshot_id or "")
-    with Sandbox.create(template="numbered:v1") as old, Sandbox.create(template="numbered") as new:
+    with Sandbox.create(Template("numbered:v1")) as old, Sandbox.create(Template("numbered")) as new:
         assert (old.run("cat ~/n").stdout, new.run("cat ~/n").stdout) == ("1\n", "1\n2\n")
         Templates.delete("numbered")
         with pytest.raises(TemplateNotFoundError):
@@ -262,7 +262,7 @@ def test_tags_stand_for_builds_and_snapshots_stay_as_long_as_they_are_needed(ima
 
 
 def test_a_snapshot_of_a_sandbox_becomes_a_template_again_and_again(image: str) -> None:
-    with Sandbox.create(image=image) as sandbox:
+    with Sandbox.create(image) as sandbox:
         sandbox.run("echo 1 > ~/n").check()
         one = Templates.record("kept", sandbox.snapshot())
         sandbox.run("echo 2 > ~/n").check()
@@ -275,7 +275,7 @@ def test_a_snapshot_of_a_sandbox_becomes_a_template_again_and_again(image: str) 
         taken = sandbox.snapshot().snapshot_id
         recorded = said("template", "record", "--snapshot", taken, "kept", "--tag", "then", "--json")
         assert json.loads(recorded)["snapshot_id"] == taken
-    with Sandbox.create(template="kept") as twin:
+    with Sandbox.create(Template("kept")) as twin:
         assert twin.run("cat ~/n").stdout == "2\n"
     build = request_build("kept")
     Templates.cancel(build.build_id)
@@ -342,7 +342,7 @@ def test_stages_give_each_other_their_files_with_owners_and_modes(image: str, tm
     built = atoll(*arguments)
     assert built.returncode == 0, built.stderr
     assert b"[next 4/4] RUN" in built.stderr
-    with Sandbox.create(template="staged") as sandbox:
+    with Sandbox.create(Template("staged")) as sandbox:
         look = "cd /srv; stat -c '%n %u:%g %a' tool sub sub/more; cat sub/*"
         told = sandbox.run(
             f"{look}; stat -c '%U %a' /opt/renamed/tool /opt/busybox; ls /usr/lib64", user="root"
@@ -399,7 +399,7 @@ def test_the_command_line_builds_from_a_dockerfile(image: str, pages: Path) -> N
     assert b"EXPOSE has no effect" in built.stderr
     (row,) = json.loads(said("template", "ls", "--json"))
     assert (row["name"], built.stdout.decode()) == ("made", "made\n")
-    with Sandbox.create(template="made") as sandbox:
+    with Sandbox.create(Template("made")) as sandbox:
         told = sandbox.run(f"cat /made; pwd; id -un; echo $NAME; {ASK}").stdout
         assert told.splitlines() == ["made for ann", "/srv/ann", "app", "ann", "first"]
     said("template", "tag", "made", "v1")

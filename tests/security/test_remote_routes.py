@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 
-from atoll import Keys, Policy, Quotas, Rule, Sandbox, Secrets, Snapshots, Teams, Templates, Volumes
+from atoll import Hosting, Keys, Policy, Quotas, Rule, Sandbox, Secrets, Snapshots, Teams, Templates, Volumes
 from atoll.errors import DeniedError
 from atoll.protocol import REQUEST_HEADER, DialAnswer
 from atoll.sdk._bridge import Bridge
@@ -69,7 +69,7 @@ def reef(server: Server) -> Iterator[Reef]:
     del server
     for team in ("reef", "strangers"):
         Teams.create(team)
-    with Sandbox.create(team="reef", name="pearl", keep=True) as sandbox:
+    with Sandbox.create(hosting=Hosting(team="reef"), name="pearl", keep=True) as sandbox:
         snapshot = sandbox.snapshot("shell").snapshot_id
         volume = Volumes.create("coral", team="reef").volume_id
         secret = Secrets.create("TOKEN", "kept", hosts=["example.com"], team="reef").secret_id
@@ -339,7 +339,7 @@ def test_a_sandbox_is_held_to_the_network_of_its_template_or_snapshot(server: Se
     Teams.create("shallows")
     key = Keys.create("shallows", "for a test").key
     shy = Policy(rules=(Rule(hosts=("example.com",)),))
-    with Sandbox.create(team="shallows", network=shy) as sandbox:
+    with Sandbox.create(hosting=Hosting(team="shallows"), network=shy) as sandbox:
         snapshot = sandbox.snapshot().snapshot_id
         Templates.record("held", sandbox, "shallows")
     told = {"rules": [{"hosts": ["example.com"]}]}

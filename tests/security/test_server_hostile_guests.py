@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from atoll import Sandbox
+from atoll import Hosting, Sandbox
 from tests.e2e.listening import until_listening
 from tests.e2e.server import Server
 
@@ -55,7 +55,7 @@ while True:
 @pytest.fixture(scope="module")
 def box(server: Server) -> Iterator[Sandbox]:
     del server
-    with Sandbox.create(team="default") as made:
+    with Sandbox.create(hosting=Hosting(team="default")) as made:
         made.files.write("/tmp/flooder.py", FLOODER % PORT)
         made.processes.start(["python3", "/tmp/flooder.py"])
         until_listening(made, PORT)

@@ -18,7 +18,7 @@ import httpx
 import pytest
 from starlette.routing import Route
 
-from atoll import Keys, Sandbox, Snapshots, Teams, Templates, Volumes
+from atoll import Hosting, Keys, Sandbox, Snapshots, Teams, Templates, Volumes
 from atoll.errors import AtollError
 from atoll.sdk._sync.builds import request_build
 from atoll.server.api import routes
@@ -179,7 +179,10 @@ def reef(server: Server) -> Iterator[Reef]:
     for team in ("reef", "strangers"):
         Teams.create(team)
     key = Keys.create("strangers", "for a test").key
-    with Sandbox.create(team="reef", name="pearl", keep=True) as sandbox, Sandbox.create() as nobody_s:
+    with (
+        Sandbox.create(hosting=Hosting(team="reef"), name="pearl", keep=True) as sandbox,
+        Sandbox.create() as nobody_s,
+    ):
         volume = Volumes.create("coral", team="reef").volume_id
         template, build, snapshot = _template("reef", "shop", sandbox)
         shown, shown_build, shown_snapshot = _template("reef", "window", sandbox)

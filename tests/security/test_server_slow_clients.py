@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll import Keys, Sandbox
+from atoll import Hosting, Keys, Sandbox
 from atoll.errors import DeniedError
 from atoll.server.tokens import Tokens, read_secret
 from tests.e2e.server import Server, serving
@@ -58,7 +58,7 @@ def test_a_connection_that_asks_no_more_ends(impatient: Server) -> None:
 def test_a_body_that_does_not_come_is_not_waited_for(
     impatient: Server, framing: str, module_home: Path
 ) -> None:
-    with Sandbox.create(team="default") as box:
+    with Sandbox.create(hosting=Hosting(team="default")) as box:
         token = Tokens(read_secret(module_home / "server")).access(box.id)
         head = (
             f"POST /files?path=/tmp/x HTTP/1.1\r\nHost: localhost\r\nE2b-Sandbox-Id: {box.id}\r\n"

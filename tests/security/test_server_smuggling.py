@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll import Sandbox
+from atoll import Hosting, Sandbox
 from tests.e2e.listening import until_listening
 from tests.e2e.server import Server
 
@@ -43,7 +43,7 @@ while True:
 def box(server: Server) -> Iterator[Sandbox]:
     """A sandbox whose server answers with the very bytes that it was sent."""
     del server
-    with Sandbox.create(team="default") as made:
+    with Sandbox.create(hosting=Hosting(team="default")) as made:
         made.files.write("/tmp/recorder.py", RECORDER % PORT)
         made.processes.start(["python3", "/tmp/recorder.py"])
         until_listening(made, PORT)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import atoll.errors
 import atoll.sdk
 from atoll.errors import AtollError
 
+ARGUMENTS = 12
 SOURCE = Path(atoll.__file__).parent
 HEAVY = {
     "starlette",
@@ -110,3 +112,17 @@ def test_public_methods_say_what_they_do() -> None:
         for method, value in vars(kind).items():
             if not method.startswith("_") and callable(value):
                 assert value.__doc__, f"{name}.{method}"
+
+
+def test_public_methods_take_at_most_12_arguments() -> None:
+    """What belongs together is one value, such as ``Limits`` or ``Boot``."""
+    broken = []
+    for name in atoll.sdk.__all__:
+        kind = getattr(atoll.sdk, name)
+        for method in dir(kind):
+            if method.startswith("_") or not callable(getattr(kind, method)):
+                continue
+            taken = [each for each in signature(getattr(kind, method)).parameters if each != "self"]
+            if len(taken) > ARGUMENTS:
+                broken.append(f"{name}.{method} takes {taken}")
+    assert broken == []

@@ -19,7 +19,7 @@ from harbor.environments.definition import (
 from harbor.environments.options import EnvironmentOptions
 from harbor.models.task.config import NetworkMode, NetworkPolicy
 
-from atoll import AsyncSandbox, Limits, Policy, Rule
+from atoll import AsyncSandbox, Boot, Limits, Policy, Rule, Template, Wait
 from atoll.adapters.dockerfiles import build, template_name
 from atoll.errors import ExecTimeoutError, SandboxNotFoundError
 from atoll.types import EgressPolicy
@@ -86,16 +86,16 @@ class AtollEnvironment(BaseEnvironment):
 
     async def start(self, force_build: bool) -> None:
         """Make the sandbox. The first trial of a task also pulls its image or builds its Dockerfile."""
-        image, template = self.task_env_config.docker_image, None
+        image = self.task_env_config.docker_image
+        source: str | Template | None = image
         if not should_use_prebuilt_docker_image(
             self.environment_dir, docker_image=image, force_build=force_build
         ):
             dockerfile = self.environment_dir / DOCKERFILE_NAME
             await build(dockerfile, force=force_build)
-            image, template = None, template_name(dockerfile)
+            source = Template(template_name(dockerfile))
         self._sandbox = await AsyncSandbox.create(
-            image,
-            template=template,
+            source,
             metadata={"made_for": "harbor", "session": self.session_id},
             network=_egress(self.network_policy),
             limits=Limits(
@@ -103,9 +103,9 @@ class AtollEnvironment(BaseEnvironment):
                 memory_mib=self._effective_memory_mb,
                 disk_mib=self._effective_storage_mb,
             ),
-            on_crash="stop",
+            boot=Boot(on_crash="stop"),
             keep=True,
-            on_progress=False,
+            wait=Wait(on_progress=False),
         )
         try:
             made = await self.ensure_dirs(self._mount_targets(writable_only=True))

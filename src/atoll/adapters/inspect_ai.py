@@ -27,7 +27,7 @@ from inspect_ai.util import (
 )
 from pydantic import BaseModel, ConfigDict
 
-from atoll import AsyncImages, AsyncSandbox, AsyncSnapshots, Limits, SnapshotInfo
+from atoll import AsyncImages, AsyncSandbox, AsyncSnapshots, Boot, Limits, SnapshotInfo, Wait
 from atoll.adapters.dockerfiles import build, template_name
 from atoll.errors import (
     AgentError,
@@ -42,6 +42,7 @@ from atoll.errors import (
     StateError,
     SupervisorError,
 )
+from atoll.types import one_source
 
 __all__ = ["AtollSandboxConfig", "AtollSandboxEnvironment"]
 
@@ -319,17 +320,15 @@ async def _create(
 ) -> AsyncSandbox:
     template = template_name(Path(wanted.dockerfile)) if wanted.dockerfile else wanted.template
     return await AsyncSandbox.create(
-        None if snapshot else wanted.image,
-        template=None if snapshot else template,
-        from_snapshot=snapshot,
+        snapshot or one_source(image=wanted.image, template=template),
         env=wanted.env,
         metadata={"made_for": _MADE_FOR, "task": task_name},
         network=wanted.network,
         limits=Limits(vcpus=wanted.vcpus, memory_mib=wanted.memory_mib, disk_mib=wanted.disk_mib),
         # a sample must not go on as if nothing had happened
-        on_crash="stop",
+        boot=Boot(on_crash="stop"),
         keep=True,
-        on_progress=False,
+        wait=Wait(on_progress=False),
     )
 
 

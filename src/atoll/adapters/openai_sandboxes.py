@@ -41,6 +41,7 @@ from atoll import AsyncSandbox, AtollError, Lifecycle
 from atoll.errors import ExecTimeoutError as AtollExecTimeoutError
 from atoll.errors import FileMissingError, SandboxNotFoundError
 from atoll.sdk import AsyncForward
+from atoll.types import one_source
 
 __all__ = ["AtollSandboxClient", "AtollSandboxOptions", "AtollSession", "AtollSessionState"]
 
@@ -293,8 +294,7 @@ class AtollSandboxClient(BaseSandboxClient[AtollSandboxOptions]):
 async def _created(options: AtollSandboxOptions) -> AsyncSandbox:
     network: Any = options.network
     return await AsyncSandbox.create(
-        image=options.image,
-        template=options.template,
+        one_source(image=options.image, template=options.template),
         network=network,
         lifecycle=_LEASE,
         metadata={"made-by": "openai-agents"},

@@ -3,10 +3,10 @@
 For example::
 
     from smolagents import CodeAgent
-    from atoll import Sandbox
+    from atoll import Sandbox, Template
     from atoll.adapters.smolagents import SandboxPythonExecutor
 
-    with Sandbox.create(template="code-interpreter-v1") as sandbox:
+    with Sandbox.create(Template("code-interpreter-v1")) as sandbox:
         agent = CodeAgent(tools=[], model=model, executor=SandboxPythonExecutor(sandbox))
         print(agent.run("What is the 118th Fibonacci number?"))
 """

@@ -40,10 +40,11 @@ from swerex.runtime.abstract import (
 )
 from swerex.utils.log import get_logger
 
-from atoll import AtollError, Limits, Sandbox
+from atoll import AtollError, Boot, Lifecycle, Limits, Sandbox, Wait
 from atoll.adapters.bash_sessions import BashSession
 from atoll.adapters.dockerfiles import build, template_name
 from atoll.errors import ExecTimeoutError, SandboxNotFoundError
+from atoll.types import one_source
 
 __all__ = ["AtollDeployment", "AtollDeploymentConfig", "AtollRuntime"]
 
@@ -130,17 +131,15 @@ class AtollDeployment(AbstractDeployment):
         self._hooks.on_custom_step("Creating a sandbox")
         sandbox = await asyncio.to_thread(
             Sandbox.create,
-            config.image,
-            template=template,
-            from_snapshot=config.snapshot,
+            one_source(image=config.image, template=template, snapshot=config.snapshot),
             network=config.network,
             env=config.env,
             metadata={"made_for": "swerex"},
             limits=Limits(vcpus=config.vcpus, memory_mib=config.memory_mib, disk_mib=config.disk_mib),
-            ttl_s=config.timeout_s,
-            on_crash="stop",
+            lifecycle=Lifecycle(ttl_s=config.timeout_s),
+            boot=Boot(on_crash="stop"),
             keep=True,
-            on_progress=False,
+            wait=Wait(on_progress=False),
         )
         self._runtime = AtollRuntime(sandbox, logger=self.logger)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from atoll.cli.limit_options import limits
+from atoll.types import Boot, Hosting, one_source
 
 
 def pairs(given: Iterable[tuple[str, str]]) -> Mapping[str, str]:
@@ -14,21 +15,25 @@ def pairs(given: Iterable[tuple[str, str]]) -> Mapping[str, str]:
 
 
 def wanted(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments for ``Sandbox.create``."""
+    """Return the arguments for ``Sandbox.create``, except how long it may run and how it is waited for.
+
+    Raises:
+        InvalidSpecError: More than one thing to start from is given.
+    """
     return {
-        "image": options["image"],
-        "start": options["start"] or None,
+        "source": one_source(
+            image=options["image"], template=options["template"], snapshot=options["from_snapshot"]
+        ),
         "name": options["name"],
         "env": dict(options["env"]),
         "metadata": dict(options["metadata"]),
         "network": options["network"],
-        "from_snapshot": options["from_snapshot"],
-        "template": options["template"],
         "limits": limits(options),
-        "best_effort": options["best_effort"],
-        "on_crash": options["on_crash"],
-        "team": options["team"],
         "volumes": options["volumes"],
-        "ports": options["ports"],
-        "within_s": options["within_s"],
+        "boot": Boot(
+            start=options["start"] or None,
+            on_crash=options["on_crash"],
+            best_effort=options["best_effort"],
+        ),
+        "hosting": Hosting(team=options["team"], ports=options["ports"]),
     }

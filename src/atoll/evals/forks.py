@@ -12,7 +12,7 @@ import anyio
 from atoll.errors import AtollError, InUseError, InvalidSpecError, NotFoundError
 from atoll.evals.outcome import tail_of
 from atoll.sdk import AsyncSandbox, AsyncSnapshots, Sandbox
-from atoll.types import SnapshotInfo
+from atoll.types import Lifecycle, Snapshot, SnapshotInfo, Wait
 
 State: TypeAlias = str | SnapshotInfo | Sandbox | AsyncSandbox
 LABEL = "evals"
@@ -84,10 +84,10 @@ class Forks:
         """Make a fork. It dies at the end of its lease, whatever happens to this process."""
         async with self._making:
             return await AsyncSandbox.create(
-                from_snapshot=snapshot_id,
+                Snapshot(snapshot_id),
                 metadata={LABEL: self.evaluation},
-                ttl_s=lease_s,
-                on_progress=False,
+                lifecycle=Lifecycle(ttl_s=lease_s),
+                wait=Wait(on_progress=False),
             )
 
     async def cpu_s(self, fork: AsyncSandbox) -> float | None:

@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from atoll.errors import InvalidSpecError, NameTakenError, SandboxNotFoundError, StateError
 from atoll.mcp.defaults import Defaults
 from atoll.sdk import AsyncSandbox
-from atoll.types import Lifecycle, Progress, SandboxInfo, check_number
+from atoll.types import Lifecycle, Progress, SandboxInfo, Wait, check_number, one_source
 
 IDLE_S = 1800.0
 MOST_FORWARDS = 64
@@ -96,14 +96,13 @@ class Workplace:
         if image is None and template is None:
             image, template = self.defaults.image, self.defaults.template
         sandbox = await AsyncSandbox.create(
+            one_source(image=image, template=template),
             name=name,
-            image=image,
-            template=template,
             network=self.defaults.network,
             lifecycle=Lifecycle(ttl_s=IDLE_S, on_expiry="suspend"),
             metadata=_MADE_HERE,
             keep=True,
-            on_progress=on_progress,
+            wait=Wait(on_progress=on_progress),
         )
         return self.known(sandbox)
 

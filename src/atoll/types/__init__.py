@@ -1,6 +1,7 @@
 """Frozen values that cross room borders: requests and observations. There is no input or output here."""
 
 from atoll.types.code import CodeContext, CodeException, CodeOutput, CodeResult, CodeVariable
+from atoll.types.creation import Boot, Hosting, SandboxOptions, Source, Wait, one_source
 from atoll.types.decoding import converted, from_json, msgpack_reader
 from atoll.types.disk import DiskReport, DiskUse
 from atoll.types.drain import DrainInfo, DrainReport, UndrainReport
@@ -62,7 +63,6 @@ from atoll.types.sandboxes import (
     Ports,
     Recovery,
     SandboxInfo,
-    SandboxOptions,
     SandboxPage,
     SandboxSpec,
     SandboxState,
@@ -84,7 +84,7 @@ from atoll.types.services import (
     check_service_name,
     check_services,
 )
-from atoll.types.snapshots import SnapshotInfo
+from atoll.types.snapshots import Snapshot, SnapshotInfo
 from atoll.types.stats import HostMemory, SandboxStats, StatsSample
 from atoll.types.teams import KeyInfo, NewKey, Quotas, TeamInfo, TeamUse, key_hash, key_id_of, key_prefix
 from atoll.types.templates import (
@@ -101,6 +101,7 @@ from atoll.types.templates import (
     StartCommand,
     Step,
     TagInfo,
+    Template,
     TemplateInfo,
     TemplateSpec,
     UserStep,
@@ -122,6 +123,7 @@ __all__ = [
     "ATOLLS_ATTRIBUTES",
     "Action",
     "BUILD_ATTRIBUTE",
+    "Boot",
     "BuildInfo",
     "BuildLine",
     "BuildState",
@@ -156,6 +158,7 @@ __all__ = [
     "HOST_NAME",
     "HealthCheck",
     "HostMemory",
+    "Hosting",
     "Idle",
     "ImageAccess",
     "Inject",
@@ -207,8 +210,10 @@ __all__ = [
     "ServiceSpec",
     "ServiceState",
     "SleepCause",
+    "Snapshot",
     "SnapshotFailure",
     "SnapshotInfo",
+    "Source",
     "StageSpec",
     "StartCommand",
     "StatsSample",
@@ -216,6 +221,7 @@ __all__ = [
     "TagInfo",
     "TeamInfo",
     "TeamUse",
+    "Template",
     "TemplateInfo",
     "TemplateSpec",
     "TerminalSize",
@@ -228,6 +234,7 @@ __all__ = [
     "VolumeEntry",
     "VolumeInfo",
     "VolumeMount",
+    "Wait",
     "WatchEvent",
     "WatchKind",
     "WorkdirStep",
@@ -255,6 +262,7 @@ __all__ = [
     "key_prefix",
     "local_path",
     "msgpack_reader",
+    "one_source",
     "path_text",
     "schedule_of",
     "seconds_of",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
+from collections.abc import Mapping
+from typing import Literal, get_args
 
 import msgspec
 
@@ -16,10 +16,6 @@ from atoll.types.limits import Limits
 from atoll.types.notebook import html_of
 from atoll.types.services import ServiceSpec, check_services
 from atoll.types.volumes import VolumeMount, check_volumes
-
-if TYPE_CHECKING:
-    from atoll.types.progress import Progress
-    from atoll.types.snapshots import SnapshotInfo
 
 OnCrash = Literal["reboot", "rollback", "stop"]
 """What the next use of a crashed sandbox does: boot it from its disk, go back to its newest snapshot, or refuse."""
@@ -203,30 +199,6 @@ def _check_key(key: object) -> None:
     check_text("idempotency_key", key, hint=hint)
     if not isinstance(key, str) or not 1 <= len(key) <= _KEY_CHARACTERS or not key.isprintable():
         raise InvalidSpecError(f"idempotency_key is {key!r}"[:300], hint=hint)
-
-
-class SandboxOptions(TypedDict, total=False):
-    """The arguments of ``Sandbox.create`` that ``connect_or_create`` takes too; each means the same there."""
-
-    env: Mapping[str, str] | None
-    metadata: Mapping[str, str] | None
-    network: EgressPolicy | None
-    from_snapshot: str | SnapshotInfo | None
-    template: str | None
-    limits: Limits | None
-    best_effort: bool
-    on_crash: OnCrash | None
-    start: bool | None
-    trust_host_ca: bool | None
-    lifecycle: Lifecycle | None
-    volumes: Mapping[str, str | VolumeMount] | None
-    team: str | None
-    attributes: Mapping[str, str] | None
-    within_s: float | None
-    on_progress: Callable[[Progress], Any] | Literal[False] | None
-    idempotency_key: str | None
-    services: Sequence[ServiceSpec] | None
-    ports: Ports
 
 
 def users_attributes(given: Mapping[str, str] | None) -> dict[str, str]:

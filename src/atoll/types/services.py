@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict, get_args
 
 import msgspec
@@ -196,12 +196,14 @@ def check_service_name(name: object) -> None:
         )
 
 
-def check_services(services: tuple[ServiceSpec, ...] | list[ServiceSpec]) -> None:
+def check_services(services: Sequence[ServiceSpec]) -> None:
     """Refuse services that one sandbox cannot have.
 
     Raises:
         InvalidSpecError: One is invalid, two have the same name, or they are too many or too large.
     """
+    if not isinstance(services, Sequence):
+        raise InvalidSpecError(f"services is {services!r}"[:300], hint="give a list of ServiceSpec")
     for each in services:
         if not isinstance(each, ServiceSpec):
             raise InvalidSpecError(f"{each!r} is not a service", hint="give atoll's ServiceSpec")
@@ -210,5 +212,5 @@ def check_services(services: tuple[ServiceSpec, ...] | list[ServiceSpec]) -> Non
         raise InvalidSpecError("two services have the same name", hint="give each a name of its own")
     if len(services) > SERVICES_MOST:
         raise InvalidSpecError(f"there are {len(services)} services", hint=f"give at most {SERVICES_MOST}")
-    if len(msgspec.json.encode(services)) > SERVICES_BYTES_MOST:
+    if len(msgspec.json.encode(list(services))) > SERVICES_BYTES_MOST:
         raise InvalidSpecError("the services are over 256 KiB", hint="put what is large into files")

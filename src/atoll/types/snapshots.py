@@ -9,6 +9,16 @@ from atoll.types.egress import EgressPolicy
 from atoll.types.notebook import html_of
 
 
+class Snapshot(msgspec.Struct, frozen=True):
+    """A snapshot to start a sandbox from: its memory and its disk.
+
+    Args:
+        id_or_name: Its id, or its name.
+    """
+
+    id_or_name: str
+
+
 class SnapshotInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
     """A stored state that sandboxes can start from, fork from or roll back to.
 

@@ -14,6 +14,16 @@ BuildState = Literal["waiting", "building", "ready", "failed", "cancelled"]
 DEFAULT_TAG = "default"
 
 
+class Template(msgspec.Struct, frozen=True):
+    """A template to start a sandbox from, see ``Templates``.
+
+    Args:
+        name: ``NAME`` or ``NAME:TAG``, of the sandbox's team; a public template of another is ``TEAM/NAME``.
+    """
+
+    name: str
+
+
 class RunStep(
     msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True, tag="run", tag_field="kind"
 ):

@@ -9,7 +9,7 @@ import pytest
 from smolagents import CodeAgent, Model, ToolCallingAgent
 from smolagents.models import ChatMessage, ChatMessageToolCall, ChatMessageToolCallFunction, MessageRole
 
-from atoll import Sandbox
+from atoll import Sandbox, Template
 from atoll.adapters.smolagents import SandboxPythonExecutor, smolagents_tools
 from atoll.tools import for_sandbox
 
@@ -27,7 +27,7 @@ class Scripted(Model):
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox.create(template="code-interpreter-v1") as sandbox:
+    with Sandbox.create(Template("code-interpreter-v1")) as sandbox:
         yield sandbox
 
 

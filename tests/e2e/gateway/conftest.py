@@ -17,14 +17,14 @@ from tests.e2e.gateway.clients import (
 )
 from tests.e2e.server import Server
 
-from atoll import Sandbox
+from atoll import Hosting, Sandbox
 
 
 @pytest.fixture(scope="module")
 def box(server: Server) -> Iterator[Sandbox]:
     """A sandbox of the team `default`, in which a server listens that proxies get wrong."""
     del server
-    with Sandbox.create(team="default") as made:
+    with Sandbox.create(hosting=Hosting(team="default")) as made:
         start_port_server(made)
         yield made
 

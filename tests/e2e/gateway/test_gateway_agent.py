@@ -17,7 +17,7 @@ from tests.e2e.gateway.clients import (
 )
 from tests.e2e.server import Server
 
-from atoll import Sandbox
+from atoll import Hosting, Sandbox
 
 
 def test_the_e2b_sdk_runs_programs_and_moves_files(server: Server, box: Sandbox, module_home: Path) -> None:
@@ -113,7 +113,7 @@ def test_signed_addresses_open_one_file_and_need_no_sandbox_named(
 
 
 def test_a_sandbox_that_says_so_needs_no_token(server: Server) -> None:
-    with Sandbox.create(team="default", attributes={"e2b_secure": "0"}) as open_to_all:
+    with Sandbox.create(hosting=Hosting(team="default", attributes={"e2b_secure": "0"})) as open_to_all:
         headers = headers_of(open_to_all.id, AGENT)
         assert httpx.get(f"{server.url}/metrics", headers=headers, timeout=BOUND_S).status_code == 200
 

@@ -19,7 +19,7 @@ from tests.e2e.gateway.clients import (
 )
 from tests.e2e.server import Server
 
-from atoll import Lifecycle, Sandbox
+from atoll import Hosting, Lifecycle, Sandbox
 
 
 def wait_until_gone(server: Server, sandbox_id: str) -> httpx.Response:
@@ -33,7 +33,7 @@ def wait_until_gone(server: Server, sandbox_id: str) -> httpx.Response:
 
 def test_a_kill_cuts_streams_and_then_nothing_answers(server: Server) -> None:
     with contextlib.ExitStack() as stack:
-        doomed = stack.enter_context(Sandbox.create(team="default"))
+        doomed = stack.enter_context(Sandbox.create(hosting=Hosting(team="default")))
         start_port_server(doomed)
         client = stack.enter_context(
             httpx.Client(base_url=server.url, headers=headers_of(doomed.id, PORT), timeout=BOUND_S)
@@ -50,7 +50,7 @@ def test_a_kill_cuts_streams_and_then_nothing_answers(server: Server) -> None:
 
 
 def test_a_kill_during_a_command_is_what_the_e2b_sdk_says_it_is(server: Server, module_home: Path) -> None:
-    with Sandbox.create(team="default") as doomed:
+    with Sandbox.create(hosting=Hosting(team="default")) as doomed:
         there = remote(server, doomed, module_home)
         command = there.commands.run("sleep 1000", background=True, timeout=0)
         doomed.kill()
@@ -67,7 +67,7 @@ def test_a_request_wakes_a_sleeping_sandbox_and_waits_for_it(port: httpx.Client,
 
 
 def test_a_sandbox_that_is_to_sleep_on_is_not_woken_by_a_request(server: Server) -> None:
-    with Sandbox.create(team="default", lifecycle=Lifecycle(auto_resume=False)) as asleep:
+    with Sandbox.create(hosting=Hosting(team="default"), lifecycle=Lifecycle(auto_resume=False)) as asleep:
         headers = headers_of(asleep.id, AGENT)
         assert httpx.get(f"{server.url}/health", headers=headers, timeout=BOUND_S).status_code == 204
         asleep.suspend()
@@ -79,7 +79,7 @@ def test_a_sandbox_that_is_to_sleep_on_is_not_woken_by_a_request(server: Server)
 
 
 def test_a_client_that_leaves_ends_the_request_inside(server: Server) -> None:
-    with Sandbox.create(team="default") as box:
+    with Sandbox.create(hosting=Hosting(team="default")) as box:
         start_port_server(box)
         headers = headers_of(box.id, PORT)
         with httpx.stream("GET", f"{server.url}/wait", headers=headers, timeout=BOUND_S) as answer:

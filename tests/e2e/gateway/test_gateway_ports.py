@@ -25,14 +25,14 @@ from tests.e2e.server import Server
 from tests.integration.network.web import certified
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, TextMessage
 
-from atoll import Sandbox
+from atoll import Hosting, Sandbox
 from atoll.errors import StateError
 from atoll.secrets import home_authority
 
 
 def test_private_ports_need_the_traffic_token(server: Server, module_home: Path) -> None:
     attributes = {"e2b_mask_host": "inside-${PORT}.test"}
-    with Sandbox.create(team="default", ports="closed", attributes=attributes) as private:
+    with Sandbox.create(hosting=Hosting(team="default", ports="closed", attributes=attributes)) as private:
         start_port_server(private)
         with httpx.Client(
             base_url=server.url, headers=headers_of(private.id, PORT), timeout=BOUND_S
@@ -56,7 +56,7 @@ def test_private_ports_need_the_traffic_token(server: Server, module_home: Path)
 def test_ports_that_speak_https_are_reached_in_tls(server: Server, module_home: Path, tmp_path: Path) -> None:
     certificate = certified(home_authority(tmp_path / "ca.pem"), ["other.example"], tmp_path / "server.pem")
     with Sandbox.create(
-        team="default", attributes={"e2b_https_ports": f"{PORT} x -1 99999 {AGENT + 1}"}
+        hosting=Hosting(team="default", attributes={"e2b_https_ports": f"{PORT} x -1 99999 {AGENT + 1}"})
     ) as secure:
         secure.files.write("/tmp/server.pem", certificate.read_bytes())
         start_port_server(secure, "/tmp/server.pem")
@@ -196,7 +196,7 @@ def _through_localhost(address: str) -> tuple[str, dict[str, str]]:
 
 def test_a_signed_link_opens_a_closed_port_to_a_browser(server: Server) -> None:
     del server
-    with Sandbox.create(team="default", ports="closed") as closed:
+    with Sandbox.create(hosting=Hosting(team="default", ports="closed")) as closed:
         start_port_server(closed)
         page, host = _through_localhost(closed.ports.url(PORT) + "request")
         with httpx.Client(headers=host, timeout=BOUND_S) as browser:

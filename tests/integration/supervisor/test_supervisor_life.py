@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll import Sandbox, Snapshots, Supervisor
+from atoll import Sandbox, Snapshot, Snapshots, Supervisor
 from atoll.errors import AtollError, InUseError, InvalidSpecError, SandboxCrashedError, SandboxNotFoundError
 from atoll.host import Home, find_holder, is_host_root
 from tests.waiting import until
@@ -300,7 +300,7 @@ def test_a_snapshot_starts_new_sandboxes_after_its_own_is_gone(sandbox: Sandbox)
     count(sandbox)
     snapshot = sandbox.snapshot("seed", comment="the beginning")
     sandbox.kill()
-    made = Sandbox.create(from_snapshot="seed", env={"ONLY": "here"})
+    made = Sandbox.create(Snapshot("seed"), env={"ONLY": "here"})
     try:
         assert count(made) == 2
         assert made.run("echo $ONLY").stdout == "here\n"

@@ -11,7 +11,21 @@ from typing import Any
 import pytest
 from tests.unit.sdk.fakes import FakeSupervisor, Handler
 
-from atoll import Images, Keys, Sandbox, Secrets, Snapshots, Teams, Templates, VolumeMount, Volumes
+from atoll import (
+    Boot,
+    Hosting,
+    Images,
+    Keys,
+    Sandbox,
+    Secrets,
+    Snapshot,
+    Snapshots,
+    Teams,
+    Template,
+    Templates,
+    VolumeMount,
+    Volumes,
+)
 from atoll.errors import InvalidSpecError
 from atoll.sdk._sync.builds import carry_out, request_build
 from atoll.types import CopyStep, EnvStep, RunStep, TemplateSpec
@@ -90,7 +104,22 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "upload": lambda sandbox: sandbox.files.upload(None, "a"),
     "download": lambda sandbox: sandbox.files.download("a", "b", max_bytes="5"),
     "create": lambda _: Sandbox.create(lifecycle=60),  # type: ignore[arg-type]
-    "create, an attribute of atoll's own": lambda _: Sandbox.create(attributes={"atoll.build": "42"}),
+    "source": lambda _: Sandbox.create(5),  # type: ignore[arg-type]
+    "source, a sandbox": lambda sandbox: Sandbox.create(sandbox),
+    "a snapshot to start from": lambda _: Sandbox.create(Snapshot(5)),  # type: ignore[arg-type]
+    "a template to start from": lambda _: Sandbox.create(Template(None)),  # type: ignore[arg-type]
+    "boot": lambda _: Sandbox.create(boot={"start": True}),  # type: ignore[arg-type]
+    "services": lambda _: Sandbox.create(boot=Boot(services=["web"])),  # type: ignore[list-item]
+    "services, none": lambda _: Sandbox.create(boot=Boot(services=None)),  # type: ignore[arg-type]
+    "on_crash": lambda _: Sandbox.create(boot=Boot(on_crash="reboots")),  # type: ignore[arg-type]
+    "hosting": lambda _: Sandbox.create(hosting="reef"),  # type: ignore[arg-type]
+    "team": lambda _: Sandbox.create(hosting=Hosting(team=5)),  # type: ignore[arg-type]
+    "ports": lambda _: Sandbox.create(hosting=Hosting(ports="shut")),  # type: ignore[arg-type]
+    "wait": lambda _: Sandbox.create(wait=60),  # type: ignore[arg-type]
+    "wait, to be connected": lambda _: Sandbox.connect_or_create(name="work", wait=60),  # type: ignore[arg-type]
+    "create, an attribute of atoll's own": lambda _: Sandbox.create(
+        hosting=Hosting(attributes={"atoll.build": "42"})
+    ),
     "create, text": lambda _: Sandbox.create(metadata={"a": "\udcff"}),
     "get": lambda _: Sandbox.get(None),  # type: ignore[arg-type]
     "get, text": lambda _: Sandbox.get("\udcff"),

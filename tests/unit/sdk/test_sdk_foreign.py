@@ -13,7 +13,7 @@ from tests.unit.sdk.fakes import FakeSupervisor
 
 import atoll.sdk
 import atoll.types
-from atoll import AsyncSandbox, Sandbox
+from atoll import AsyncSandbox, Boot, Hosting, Sandbox, Wait
 from atoll.errors import ForeignNameError, InvalidSpecError
 from atoll.sdk import AsyncProcesses, Processes
 from atoll.sdk._foreign import ARGUMENTS, ATTRIBUTES, CLASS_ATTRIBUTES, PARTS
@@ -48,6 +48,12 @@ def test_a_foreign_argument_is_answered_with_ours_and_nothing_is_sent(
     assert ARGUMENTS[call][name] in str(raised.value)
     assert supervisor.api.requests == before
     sandbox.close()
+
+
+@pytest.mark.parametrize("kind", [Boot, Hosting, Wait])
+def test_what_a_value_of_create_has_is_answered_with_that_value(kind: Any) -> None:
+    for name in kind.__struct_fields__:
+        assert ARGUMENTS["create"][name].startswith(f"{kind.__name__.lower()}={kind.__name__}({name}=…)")
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -120,7 +126,9 @@ def test_a_foreign_class_method_is_answered_with_ours(name: str) -> None:
         with pytest.raises(ForeignNameError) as raised:
             getattr(kind, name)
         assert str(raised.value) == f"{kind.__name__} has no {name!r} (use {kind.__name__}.{ours})"
-        assert all(hasattr(kind, each) for each in re.findall(r"(\w+)\(", ours))
+        assert all(
+            hasattr(kind, each) or each in atoll.types.__all__ for each in re.findall(r"(\w+)\(", ours)
+        )
     with pytest.raises(AttributeError, match="type object 'Sandbox' has no attribute 'nonsense'"):
         _ = Sandbox.nonsense  # type: ignore[attr-defined]
 

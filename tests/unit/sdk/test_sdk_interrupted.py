@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.unit.sdk.fakes import SANDBOX_ID, FakeSupervisor, Handler, info
 
-from atoll import AsyncSandbox, Sandbox
+from atoll import AsyncSandbox, Sandbox, Wait
 from atoll.protocol import REQUEST_HEADER
 from atoll.types import Progress
 
@@ -114,7 +114,7 @@ def test_a_callback_that_fails_undoes_the_create(supervisor: FakeSupervisor, tok
 
     supervisor.api.routes[CREATE] = tokens.noting(build)
     with pytest.raises(ZeroDivisionError):
-        Sandbox.create(on_progress=fail)
+        Sandbox.create(wait=Wait(on_progress=fail))
     assert tokens.undone == tokens.sent
 
 
@@ -127,7 +127,7 @@ def test_a_streamed_answer_is_read_to_its_end(supervisor: FakeSupervisor, tokens
 
     supervisor.api.routes[CREATE] = tokens.noting(build)
     # Not by `with`, whose hold has a connection of its own.
-    sandbox = Sandbox.create(on_progress=lambda _: None)
+    sandbox = Sandbox.create(wait=Wait(on_progress=lambda _: None))
     connections = len(supervisor.api.connections)
     sandbox.info()
     assert len(supervisor.api.connections) == connections

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.sdk.fakes import FakeSupervisor, Handler, info
 
-from atoll import Sandbox
+from atoll import Sandbox, Wait
 from atoll.errors import ImageBuildError, InvalidSpecError
 from atoll.sdk import _progress
 from atoll.sdk._progress import ProgressLine
@@ -99,9 +99,9 @@ def test_where_nobody_looks_or_wants_it_there_is_no_line(
             see_as_stderr(monkeypatch, None)
     supervisor.api.routes[CREATE] = building({"progress": {"step": "build"}}, {"result": info()})
     if why == "argument":
-        Sandbox.create(keep=True, on_progress=False).close()
+        Sandbox.create(keep=True, wait=Wait(on_progress=False)).close()
     elif why == "own":
-        Sandbox.create(keep=True, on_progress=own.append).close()
+        Sandbox.create(keep=True, wait=Wait(on_progress=own.append)).close()
         assert [progress.step for progress in own] == ["build"]
     elif why == "closed":
         stream = Terminal()

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from atoll import Sandbox
+from atoll import Sandbox, Wait
 from atoll.cli.host_size import note_beyond_host
 from atoll.cli.lazy import Command
 from atoll.cli.leases import lifecycle, lifecycle_options
@@ -36,7 +36,8 @@ def command(as_json: bool, **options: Any) -> None:
     note_beyond_host(given["limits"])
     with killed_if_stopped() as made:
         with progress_shown() as report:
-            made.append(Sandbox.create(**given, keep=True, on_progress=report))
+            wait = Wait(within_s=options["within_s"], on_progress=report)
+            made.append(Sandbox.create(**given, keep=True, wait=wait))
         with made[0] as sandbox:
             if as_json:
                 show_json(sandbox.info())

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from atoll import Sandbox
+from atoll import Sandbox, Wait
 from atoll.cli.host_size import note_beyond_host
 from atoll.cli.lazy import Command
 from atoll.cli.leases import Length
@@ -55,7 +55,8 @@ def command(ctx: click.Context, /, keep: bool, terminal: bool, as_json: bool, **
     with killed_if_stopped() as made:
         with progress_shown() as report:
             lease = Lifecycle(ttl_s=options["lease_s"])
-            made.append(Sandbox.create(**given, lifecycle=lease, keep=keep, on_progress=report))
+            wait = Wait(within_s=options["within_s"], on_progress=report)
+            made.append(Sandbox.create(**given, lifecycle=lease, keep=keep, wait=wait))
         sandbox = made[0]
         if keep:
             note(f"sandbox {options['name'] or sandbox.id}")

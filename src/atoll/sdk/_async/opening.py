@@ -4,41 +4,42 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from atoll.errors import NameTakenError, SandboxNotFoundError
 from atoll.protocol import ResumeRequest
 from atoll.sdk._async.link import LONG_S, AsyncLink, closed_on_error, ref
 from atoll.sdk._async.listing import listed
 from atoll.sdk._async.reaching import AsyncReaching
-from atoll.sdk._async.snapshots import snapshot_ref
 from atoll.sdk._foreign import Kind, foreign_argument, foreign_attribute, made_directly, no_foreign_arguments
 from atoll.sdk._io_async import sleep
 from atoll.sdk._leases import lease_of
 from atoll.sdk._notices import tell_recovery_since
 from atoll.sdk._progress import line_for
+from atoll.sdk._sources import source_fields
 from atoll.types import (
+    Boot,
     EgressPolicy,
+    Hosting,
     Lifecycle,
     Limits,
-    OnCrash,
-    Ports,
-    Progress,
     SandboxInfo,
     SandboxOptions,
     SandboxSpec,
     SandboxState,
-    ServiceSpec,
-    SnapshotInfo,
+    Source,
     VolumeMount,
+    Wait,
+    check_kind,
     check_text,
     copied,
     copied_volumes,
     users_attributes,
 )
 
+_Value = TypeVar("_Value")
 _FIRST_PAUSE_S = 0.05
 _LAST_PAUSE_S = 1.0
 
@@ -64,30 +65,19 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
     @no_foreign_arguments
     async def create(
         cls,
-        image: str | None = None,
+        source: Source | None = None,
         *,
         name: str | None = None,
         env: Mapping[str, str] | None = None,
         metadata: Mapping[str, str] | None = None,
         network: EgressPolicy | None = None,
-        from_snapshot: str | SnapshotInfo | None = None,
-        template: str | None = None,
         limits: Limits | None = None,
-        best_effort: bool = False,
-        on_crash: OnCrash | None = None,
-        start: bool | None = None,
-        trust_host_ca: bool | None = None,
-        ttl_s: float | None = None,
         lifecycle: Lifecycle | None = None,
         volumes: Mapping[str, str | VolumeMount] | None = None,
-        team: str | None = None,
-        attributes: Mapping[str, str] | None = None,
-        ports: Ports = "open",
+        boot: Boot | None = None,
+        hosting: Hosting | None = None,
         keep: bool = False,
-        within_s: float | None = None,
-        on_progress: Callable[[Progress], Any] | Literal[False] | None = None,
-        idempotency_key: str | None = None,
-        services: Sequence[ServiceSpec] | None = None,
+        wait: Wait | None = None,
     ) -> Self:
         """Make a sandbox and return it running. The first sandbox of an image also builds or pulls the image.
 
@@ -95,55 +85,27 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
         sandbox. A pull or build of the image continues.
 
         Args:
-            image: ``base``, or one like ``python:3.12``; None means ``base``, or the snapshot's image with
-                ``from_snapshot``.
+            source: An image like ``python:3.12``, ``Snapshot("ID OR NAME")``, whose memory and disk it starts
+                with, ``Template("NAME:TAG")``, or the info of one of the two. None means the image ``base``.
             name: Unique in the home while the sandbox lives: lower case letters, digits and ``-``.
             env: Variables for every program in it. Snapshots contain them, so do not put secrets here.
             metadata: Your own labels, by which ``list`` can find the sandbox.
             network: What it may reach: a ``Policy``, or ``"none"``, ``"packages"``, ``"web-read-only"`` or
                 ``"internet"``. None means the policy stored in the snapshot, or ``"internet"`` without one.
-            from_snapshot: Start from the memory and disk of this snapshot, given by id, name or info.
-            template: Start from this template instead: ``NAME`` or ``NAME:TAG``, see ``Templates``.
-            limits: How much the sandbox may use. With ``from_snapshot``, a limit that is None is the
-                snapshot's.
-            best_effort: Make the sandbox even if this host cannot enforce one of the limits.
-            on_crash: What the next use does after a crash. ``"reboot"`` starts the sandbox from its disk,
-                ``"rollback"`` restores its newest snapshot, and ``"stop"`` refuses until ``resume`` or
-                ``rollback``. None means ``"reboot"``, or the snapshot's setting.
-            start: Run the image's own program as an ordinary process with the tag ``image``, also after a
-                crash. None means False, or the snapshot's setting.
-            trust_host_ca: Trust the host's CA certificates inside, in addition to the image's own. None means
-                True, or the snapshot's setting. A snapshot or template fixes this and ``start``; another
-                value is refused.
-            ttl_s: Kill the sandbox this many seconds after its start: a short form of
-                ``lifecycle=Lifecycle(ttl_s=…)``. Give ``lifecycle`` instead for another end, such as
-                ``on_expiry="suspend"``.
-            lifecycle: How long the sandbox may run, and what happens then. None means that it stays until it is
-                killed, and sleeps after 15 idle minutes unless a program is in ``with`` of it.
+            limits: How much the sandbox may use. With a snapshot, a limit that is None is the snapshot's.
+            lifecycle: How long the sandbox may run, and what happens then, like ``Lifecycle(ttl_s=300)``. None
+                means that it stays until it is killed, and sleeps after 15 idle minutes unless a program is
+                in ``with`` of it.
             volumes: Maps each absolute path inside to the volume that appears there: its name, or
                 ``VolumeMount("NAME", read_only=True)``.
-            team: The team that owns the sandbox; None means no team.
-            attributes: Values stored for the calling program and returned by ``info`` and ``list``. Names
-                that begin with ``atoll.`` are reserved and refused. Forks do not inherit names that begin
-                with ``own_``.
-            ports: Whom ``atoll serve`` lets reach its ports. With ``"open"`` that is everybody who knows its id,
-                with ``"closed"`` only who has its traffic token or a signed link of ``url``. Its forks have
-                the same. On this machine, ``ports.forward`` and ``ports.dial`` reach them either way.
+            boot: What runs in it from the start, and what a crash leads to.
+            hosting: Its team, its attributes, and what ``atoll serve`` lets reach its ports.
             keep: Leave the sandbox alive at the end of ``async with``, and if this process dies in it.
-            within_s: Give up after this many seconds, a pull or build of the image included, and leave no
-                sandbox. The pull or build itself continues, so a later call finds more of it done. None
-                waits for up to half an hour.
-            on_progress: Called with progress reports while the call takes long. None shows them as a line on
-                standard error if that is a terminal and ``ATOLL_PROGRESS`` is not ``off``. False shows nothing.
-            idempotency_key: A text that names this very request, for a caller that repeats it after an error.
-                While the sandbox of an earlier call with the key lives, that sandbox is returned, in whatever
-                state it is. Keys are each team's own.
-            services: Programs that it keeps running, see ``services.add``. With ``from_snapshot`` they come to
-                the snapshot's, and take the place of those with the same name.
+            wait: How long the call may take, and who is told how far it is.
 
         Raises:
-            InvalidSpecError: An argument is invalid, or another request had the ``idempotency_key``.
-            DeadlineError: It was not ready ``within_s`` seconds after the call.
+            InvalidSpecError: An argument is invalid, or another request had its ``idempotency_key``.
+            DeadlineError: It was not ready ``wait.within_s`` seconds after the call.
             UnsupportedError: This host cannot enforce one of the limits.
             NameTakenError: Another sandbox has that name.
             ImageNotFoundError: There is no such image.
@@ -159,30 +121,30 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
             QuotaError: The team's quota allows no more, or a volume that it could write to is full.
             HostMemoryError: The host has too little memory left.
         """
+        boot, hosting = _given("boot", boot, Boot), _given("hosting", hosting, Hosting)
+        wait = _given("wait", wait, Wait)
         spec = SandboxSpec(
-            image=image,
+            **source_fields(source),
             name=name,
             env=copied("env", env),
             metadata=copied("metadata", metadata),
             network=network,
-            from_snapshot=snapshot_ref(from_snapshot) if from_snapshot is not None else None,
-            limits=Limits() if limits is None else limits,
-            template=template,
-            best_effort=best_effort,
-            on_crash=on_crash,
-            start=start,
-            trust_host_ca=trust_host_ca,
-            lifecycle=lease_of(lifecycle, ttl_s),
+            limits=_given("limits", limits, Limits),
+            lifecycle=_given("lifecycle", lifecycle, Lifecycle),
             volumes=copied_volumes(volumes),
-            team=team,
-            attributes=users_attributes(attributes),
-            idempotency_key=idempotency_key,
-            services=list(services or ()),
-            ports=ports,
+            start=boot.start,
+            trust_host_ca=boot.trust_host_ca,
+            services=list(boot.services),
+            on_crash=boot.on_crash,
+            best_effort=boot.best_effort,
+            team=hosting.team,
+            attributes=users_attributes(hosting.attributes),
+            ports=hosting.ports,
+            idempotency_key=hosting.idempotency_key,
         )
-        link, line = AsyncLink(), line_for(on_progress)
+        link, line = AsyncLink(), line_for(wait.on_progress)
         try:
-            make = partial(link.make, "/v1/sandboxes", SandboxInfo, spec.checked(), within_s=within_s)
+            make = partial(link.make, "/v1/sandboxes", SandboxInfo, spec.checked(), within_s=wait.within_s)
             return await make(
                 lambda info: line.before(cls(link, info, kill_at_exit=not keep)), on_progress=line.report
             )
@@ -230,7 +192,7 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
     @classmethod
     async def connect_or_create(
         cls,
-        image: str | None = None,
+        source: Source | None = None,
         *,
         name: str,
         ttl_s: float | None = None,
@@ -241,9 +203,9 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
         Callers that do this at once with the same name get the same sandbox.
 
         Args:
-            image: What to make it of. A sandbox that exists is returned as it is, whatever its image.
+            source: What to make it of. A sandbox that exists is returned as it is, whatever it was made of.
             name: Its name, unique in the home.
-            ttl_s: The lease, as for ``connect`` and ``create``.
+            ttl_s: The lease: as for ``connect``, or as in the ``lifecycle`` of a new one.
             **options: Further arguments of ``create``, used only if it is made.
 
         Raises:
@@ -254,13 +216,14 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
         check_text("name", name)
         if foreign := options.keys() - SandboxOptions.__annotations__:
             raise foreign_argument(cls.create, min(foreign))
-        wait_s = options.get("within_s") or LONG_S
-        end, pause_s = time.monotonic() + wait_s, _FIRST_PAUSE_S
+        wait = _given("wait", options.get("wait"), Wait)
+        end, pause_s = time.monotonic() + (wait.within_s or LONG_S), _FIRST_PAUSE_S
         while True:
             with contextlib.suppress(SandboxNotFoundError):
                 return await cls.connect(name, ttl_s=ttl_s)
             try:
-                return await cls.create(image, name=name, ttl_s=ttl_s, keep=True, **options)
+                wanted: SandboxOptions = {**options, "lifecycle": lease_of(options.get("lifecycle"), ttl_s)}
+                return await cls.create(source, name=name, keep=True, **wanted)
             except NameTakenError:
                 # another client makes it just now: it can be found once it runs
                 if time.monotonic() > end:
@@ -306,3 +269,15 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
         """
         async for info in listed(state, metadata, team, limit):
             yield info
+
+
+def _given(name: str, value: _Value | None, kind: type[_Value]) -> _Value:
+    """Return a value that a caller gave; for None the one that says nothing.
+
+    Raises:
+        InvalidSpecError: It is of another kind.
+    """
+    if value is None:
+        return kind()
+    check_kind(name, value, kind)
+    return value

@@ -32,7 +32,7 @@ _Templates = list[TemplateInfo]
 
 
 class AsyncTemplates:
-    """Builds, lists, tags and deletes templates: named states for ``Sandbox.create(template="NAME:TAG")``.
+    """Builds, lists, tags and deletes templates: named states for ``Sandbox.create(Template("NAME:TAG"))``.
 
     ``team`` is the team that asks. Names are looked up among its own templates, and it sees others only if
     they are public. None means the owner of the home, who sees all templates and whose names belong to no

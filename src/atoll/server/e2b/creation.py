@@ -24,7 +24,7 @@ from atoll.server.e2b.template_source import TemplateSource, missing_source, mis
 from atoll.server.e2b.transforms import NO_IDENTITY
 from atoll.server.e2b.views import Views
 from atoll.server.e2b.wire import NewSandbox, Sandbox
-from atoll.types import EgressPolicy, TeamInfo
+from atoll.types import EgressPolicy, Hosting, TeamInfo, one_source
 
 _NO_PUBLIC_TRAFFIC = (
     "You cannot create a sandbox without public access "
@@ -75,16 +75,17 @@ class Creation:
             "network": self._egress(asked),
             "metadata": asked.metadata,
             "volumes": _volumes(asked),
-            "team": team.name,
         }
         if asked.iam:
             raise Refusal(400, NO_IDENTITY)
         if key is None:
-            return await self._make(asked, wanted, secure, None)
+            return await self._make(team.name, asked, wanted, secure, None)
         mark = f"{key} {_fingerprint(asked, default_s)}"
 
         async def make() -> Sandbox:
-            return await self._earlier(team.name, mark) or await self._make(asked, wanted, secure, mark)
+            return await self._earlier(team.name, mark) or await self._make(
+                team.name, asked, wanted, secure, mark
+            )
 
         return await self.idempotency.once(team.name, key, mark, make)
 
@@ -95,18 +96,16 @@ class Creation:
         return egress_of(asked.network, asked.allow_internet_access, self.views.opened)
 
     async def _make(
-        self, asked: NewSandbox, wanted: dict[str, Any], secure: bool, mark: str | None
+        self, team: str, asked: NewSandbox, wanted: dict[str, Any], secure: bool, mark: str | None
     ) -> Sandbox:
-        source = await source_of(asked.template_id, wanted["team"])
+        source = await source_of(asked.template_id, team)
         wanted = {**wanted, "network": await _within(wanted["network"], source)}
         attributes = _attributes(asked, source, secure, mark)
         try:
             sandbox = await AsyncSandbox.create(
-                image=source.image,
-                from_snapshot=source.snapshot_id,
+                one_source(image=source.image, snapshot=source.snapshot_id),
                 env=asked.env_vars,
-                attributes=attributes.kept(),
-                ports=attributes.ports,
+                hosting=Hosting(team=team, attributes=attributes.kept(), ports=attributes.ports),
                 **wanted,
             )
         except (ImageNotFoundError, SnapshotNotFoundError):

@@ -84,12 +84,12 @@ class Rollback:
         if snapshot.image_digest != sandbox.row.image_digest:
             raise InvalidSpecError(
                 f"snapshot {ref!r} was made from another image than sandbox {sandbox.row.called}",
-                hint="create a new sandbox with from_snapshot",
+                hint="create a new sandbox of the snapshot",
             )
         if snapshot.snapshot_id not in self._line(sandbox.row):
             raise InvalidSpecError(
                 f"snapshot {ref!r} is not a snapshot of sandbox {sandbox.row.called} or of its ancestors",
-                hint="create a new sandbox with from_snapshot",
+                hint="create a new sandbox of the snapshot",
             )
         # The memory refers to its mounts, which may be those of another sandbox.
         self.volumes.again(snapshot.volumes, {}, sandbox.row.team)
