@@ -8,6 +8,7 @@ from bench.__main__ import GROUPS
 from tests.compat import refused
 
 from atoll.errors import AtollError
+from atoll.exit_codes import ExitCode
 from atoll.policy import schema
 from atoll.types import Inject, Mcp, Policy, RateLimit, Rule, UpstreamProxy
 
@@ -113,3 +114,9 @@ def test_the_page_of_errors_has_each_code_its_class_and_whether_to_try_again() -
     rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| (yes|no) \|", text, re.MULTILINE)
     own = [kind for kind in below(AtollError) if kind.__module__ == AtollError.__module__]
     assert rows == [(kind.code, kind.__name__, "yes" if kind.retryable else "no") for kind in own]
+
+
+def test_the_page_of_errors_has_each_exit_code_of_atoll() -> None:
+    text = (ROOT / "docs/reference/errors.md").read_text()
+    table = text.partition("| exit code | means |\n|---|---|\n")[2].partition("\n\n")[0]
+    assert [int(row.split("|")[1]) for row in table.splitlines()] == list(ExitCode)

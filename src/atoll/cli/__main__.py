@@ -11,7 +11,8 @@ from typing import NoReturn
 import click
 
 from atoll.cli.atoll import atoll
-from atoll.cli.failures import FAILED, INTERRUPTED, failure_line
+from atoll.cli.failures import failure_line
+from atoll.exit_codes import ExitCode, code_of_signal
 
 
 def main() -> NoReturn:
@@ -47,16 +48,16 @@ def run(arguments: list[str]) -> int:
     try:
         code = atoll.main(arguments, prog_name="atoll", standalone_mode=False)
     except (KeyboardInterrupt, click.Abort):
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     except Exception as error:  # the last place where an internal error can become one line
         click.echo(failure_line(error), err=True)
-        return FAILED
-    return code if isinstance(code, int) else 0
+        return ExitCode.FAILED
+    return code if isinstance(code, int) else ExitCode.DONE
 
 
 def _terminate(number: int, _frame: FrameType | None) -> NoReturn:
     """Leave through every ``with`` and ``finally``, so that the sandbox of ``atoll run`` is killed too."""
-    raise SystemExit(128 + number)
+    raise SystemExit(code_of_signal(number))
 
 
 if __name__ == "__main__":

@@ -7,10 +7,11 @@ from typing import TypeVar
 
 import click
 
-from atoll.cli.failures import FAILED, Failure, failure_line
+from atoll.cli.failures import Failure, failure_line
 from atoll.cli.output import note, show_json
 from atoll.cli.text import plain
 from atoll.errors import AtollError
+from atoll.exit_codes import ExitCode
 
 _T = TypeVar("_T")
 
@@ -45,4 +46,4 @@ def for_each(
     elif failed and results:
         click.echo(plain(f"done for the others: {', '.join(results)}"))
     if failed:
-        click.get_current_context().exit(FAILED)
+        click.get_current_context().exit(ExitCode.FAILED)

@@ -10,10 +10,6 @@ import click
 from atoll.cli.text import plain
 from atoll.errors import AtollError
 
-FAILED = 125
-INTERRUPTED = 130
-READER_LEFT = 141
-
 
 class Failure(Exception):
     """Carries an error of atoll to the last line, worded for the command that failed."""

@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from atoll.cli.failures import READER_LEFT, Failure
+from atoll.cli.failures import Failure
 from atoll.cli.foreign import foreign_command, in_our_words
 from atoll.errors import AtollError, InvalidSpecError
+from atoll.exit_codes import ExitCode
 
 
 def with_examples(settings: dict[str, Any]) -> dict[str, Any]:
@@ -60,7 +61,7 @@ class Command(click.Command):
             raise Failure(error, as_json=as_json) from error
         except BrokenPipeError:
             # click would report a failure; to a shell this is the same as SIGPIPE
-            ctx.exit(READER_LEFT)
+            ctx.exit(ExitCode.READER_LEFT)
 
 
 class Group(click.Group):

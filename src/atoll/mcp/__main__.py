@@ -13,12 +13,12 @@ import anyio
 import click
 
 from atoll.errors import AtollError, InvalidSpecError, UnsupportedError
+from atoll.exit_codes import ExitCode
 from atoll.mcp.defaults import TOOL_SETS, Defaults, ToolSet
 from atoll.mcp.install import CLIENTS, NAME, entry, install
 from atoll.policy import policy_from_text
 from atoll.types import EgressPolicy, Preset
 
-FAILED = 125
 TOKEN = "ATOLL_MCP_TOKEN"
 _HELP = """Give a model computers of its own, by the Model Context Protocol.
 
@@ -201,7 +201,7 @@ def main() -> NoReturn:
     try:
         command(prog_name="atoll mcp", standalone_mode=False)
     except click.Abort:
-        sys.exit(130)
+        sys.exit(ExitCode.INTERRUPTED)
     except click.ClickException as error:
         click.echo(f"atoll: {error.format_message()}", err=True)
     except AtollError as error:
@@ -209,8 +209,8 @@ def main() -> NoReturn:
     except OSError as error:
         click.echo(f"atoll: {error}", err=True)
     else:
-        sys.exit(0)
-    sys.exit(FAILED)
+        sys.exit(ExitCode.DONE)
+    sys.exit(ExitCode.FAILED)
 
 
 if __name__ == "__main__":

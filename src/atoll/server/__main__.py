@@ -18,6 +18,7 @@ import msgspec
 import uvloop
 
 from atoll.errors import AtollError, InvalidSpecError
+from atoll.exit_codes import ExitCode
 from atoll.host import Home, give_up_rights, write_nowhere_but
 from atoll.sdk import Keys, for_servers
 from atoll.server.announcement import announced
@@ -35,7 +36,6 @@ from atoll.server.supervisor_starter import raise_limits, supervisor_starter
 from atoll.server.tokens import Tokens, read_secret
 from atoll.types import seconds_of
 
-_FAILED = 125
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 _HELP = """Serve the E2B API, and the ports of sandboxes, to other programs and machines.
 
@@ -219,17 +219,17 @@ def main() -> None:
     except click.ClickException as error:
         _fail(f"{error.format_message()} (see: atoll serve --help)")
     except (KeyboardInterrupt, click.Abort):
-        sys.exit(128 + signal.SIGINT)
+        sys.exit(ExitCode.INTERRUPTED)
     except AtollError as error:
         _fail(error.told_to("cli"))
     except OSError as error:
         _fail(str(error))
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(code if isinstance(code, int) else ExitCode.DONE)
 
 
 def _fail(why: str) -> NoReturn:
     click.echo(f"atoll: {why}", err=True)
-    sys.exit(_FAILED)
+    sys.exit(ExitCode.FAILED)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from atoll.cli.sandboxes import held
 from atoll.cli.terminal import attached
 from atoll.cli.text import age, table
 from atoll.errors import InvalidSpecError, ProcessNotFoundError, ServiceNotFoundError
+from atoll.exit_codes import ExitCode
 from atoll.types import ProcessInfo, ServiceInfo
 
 _COMMAND_CHARS = 100
@@ -114,9 +115,9 @@ def watch_service(target: Sandbox, ref: str, name: str) -> int:
         raise
     if follows:
         note(f"service {name} was removed")
-        return 0
+        return ExitCode.DONE
     note(f"service {name} has {info.state}: `atoll service start {ref} {name}` starts it")
-    return info.exit_code or 0
+    return info.exit_code or ExitCode.DONE
 
 
 def _service(target: Sandbox, ref: str, name: str) -> ServiceInfo:

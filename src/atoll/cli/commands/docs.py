@@ -12,6 +12,7 @@ from atoll.cli.options import json_option
 from atoll.cli.output import note, show_json
 from atoll.cli.pages import SECTIONS, Match, Page, matches, names_of, page_of, pages
 from atoll.errors import InvalidSpecError
+from atoll.exit_codes import ExitCode
 
 _WIDEST = 100
 
@@ -86,7 +87,7 @@ def _search(words: Sequence[str], *, web: bool, as_json: bool) -> None:
     else:
         note(f"no page has {' and '.join(map(repr, words))}; `atoll docs` lists all pages")
     if not found:
-        raise click.exceptions.Exit(1)
+        raise click.exceptions.Exit(ExitCode.ANSWER_IS_NO)
 
 
 def found_shown(found: Sequence[Match]) -> str:

@@ -9,6 +9,7 @@ from atoll.cli.lazy import Command
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
 from atoll.cli.text import plain
+from atoll.exit_codes import code_of_answer
 from atoll.protocol import DoctorReport
 
 SIGNS = {"ok": "ok      ", "note": "note    ", "warning": "warning ", "error": "ERROR   "}
@@ -35,7 +36,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
             if finding.remedy:
                 click.echo(f"        to fix it: {plain(finding.remedy)}")
         click.echo(f"next: {next_step(report)}")
-    ctx.exit(0 if report.fit else 1)
+    ctx.exit(code_of_answer(report.fit))
 
 
 def next_step(report: DoctorReport) -> str:

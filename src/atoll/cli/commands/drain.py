@@ -12,6 +12,7 @@ from atoll.cli.options import json_option
 from atoll.cli.output import show_json
 from atoll.cli.progress import progress_shown
 from atoll.cli.text import moment
+from atoll.exit_codes import code_of_answer
 
 
 @click.command(name="drain", cls=Command)
@@ -49,7 +50,7 @@ def command(ctx: click.Context, timeout_s: float | None, status: bool, as_json: 
         if done.failed:
             text += f", {len(done.failed)} still run"
         show(text, done.failed, names_of(done.failed))
-    ctx.exit(1 if done.failed else 0)
+    ctx.exit(code_of_answer(not done.failed))
 
 
 def _show_status(*, as_json: bool) -> None:

@@ -10,6 +10,7 @@ from atoll.cli.options import json_option
 from atoll.cli.output import show_json
 from atoll.cli.progress import progress_shown
 from atoll.cli.text import plain, size, table
+from atoll.exit_codes import code_of_answer
 from atoll.types import VerifiedPart, VerifyReport
 
 
@@ -34,7 +35,7 @@ def command(ctx: click.Context, repair: bool, as_json: bool) -> None:
         show_json(report)
     else:
         _show(report, repair=repair)
-    ctx.exit(0 if report.whole else 1)
+    ctx.exit(code_of_answer(report.whole))
 
 
 def _show(report: VerifyReport, *, repair: bool) -> None:

@@ -15,6 +15,7 @@ from atoll.cli.output import show_json
 from atoll.cli.progress import progress_shown
 from atoll.cli.text import age, moment, plain, size, table
 from atoll.cli.verify_report import show_report
+from atoll.exit_codes import code_of_answer
 from atoll.types import ImageInfo
 
 
@@ -111,7 +112,7 @@ def verify_images(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> 
     with progress_shown() as progress:
         report = Images.verify(*names, on_progress=progress)
     show_report(report, as_json=as_json)
-    ctx.exit(0 if report.whole else 1)
+    ctx.exit(code_of_answer(report.whole))
 
 
 @command.command(name="inspect")

@@ -17,6 +17,7 @@ from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import note, show_json, show_json_line
 from atoll.cli.sandboxes import asked, held
 from atoll.cli.text import plain
+from atoll.exit_codes import ExitCode
 from atoll.types import EgressPolicy, Policy
 
 
@@ -113,7 +114,7 @@ def test_policy(
     else:
         click.echo(plain(verdict_line(verdict)))
     if verdict.action != "allow" and not verdict.observed:
-        raise click.exceptions.Exit(1)
+        raise click.exceptions.Exit(ExitCode.ANSWER_IS_NO)
 
 
 @command.command(name="log")

@@ -16,6 +16,7 @@ from atoll.cli.progress import progress_shown
 from atoll.cli.sandboxes import held, names_of_sandboxes
 from atoll.cli.text import age, plain, size, table
 from atoll.cli.verify_report import show_report
+from atoll.exit_codes import code_of_answer
 from atoll.types import SnapshotInfo
 
 sandbox_option = click.option(
@@ -129,7 +130,7 @@ def verify(ctx: click.Context, snapshots: tuple[str, ...], as_json: bool) -> Non
     with progress_shown() as progress:
         report = Snapshots.verify(*snapshots, on_progress=progress)
     show_report(report, as_json=as_json)
-    ctx.exit(0 if report.whole else 1)
+    ctx.exit(code_of_answer(report.whole))
 
 
 def _as_table(infos: list[SnapshotInfo], names: Mapping[str, str]) -> str:

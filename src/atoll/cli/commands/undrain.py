@@ -10,6 +10,7 @@ from atoll.cli.lazy import Command
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
 from atoll.cli.progress import progress_shown
+from atoll.exit_codes import code_of_answer
 
 
 @click.command(name="undrain", cls=Command)
@@ -34,4 +35,4 @@ def command(ctx: click.Context, as_json: bool) -> None:
         if done.failed:
             text += f", {len(done.failed)} could not be woken"
         show(text, done.failed, names_of(done.failed))
-    ctx.exit(1 if done.failed else 0)
+    ctx.exit(code_of_answer(not done.failed))

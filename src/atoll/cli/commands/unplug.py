@@ -7,13 +7,13 @@ from contextlib import suppress
 import click
 
 from atoll import Sandbox, Supervisor
-from atoll.cli.failures import FAILED
 from atoll.cli.lazy import Command
 from atoll.cli.options import complete_sandbox, json_option
 from atoll.cli.output import note, show_json
 from atoll.cli.sandboxes import change, names_of_sandboxes
 from atoll.cli.text import plain
 from atoll.errors import AtollError
+from atoll.exit_codes import ExitCode
 from atoll.types import SandboxInfo
 
 _ANSWERS_S = 2.0
@@ -65,7 +65,7 @@ def _all(ctx: click.Context, reason: str | None, *, as_json: bool) -> None:
             click.echo(names.get(sandbox_id, sandbox_id))
     for sandbox_id, why in done.failed.items():
         note(f"atoll: {names.get(sandbox_id, sandbox_id)}: {plain(why)}")
-    ctx.exit(FAILED if done.failed else 0)
+    ctx.exit(ExitCode.FAILED if done.failed else ExitCode.DONE)
 
 
 def _without_supervisor(
@@ -82,4 +82,4 @@ def _without_supervisor(
             click.echo(f"{one.name or one.sandbox_id}: {plain(told)}")
         for problem in one.problems:
             note(f"atoll: {one.sandbox_id}: {plain(problem)}")
-    ctx.exit(FAILED if any(one.problems for one in done) else 0)
+    ctx.exit(ExitCode.FAILED if any(one.problems for one in done) else ExitCode.DONE)

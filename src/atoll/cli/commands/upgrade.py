@@ -10,6 +10,7 @@ from atoll.cli.options import json_option
 from atoll.cli.output import show_json
 from atoll.cli.text import table
 from atoll.errors import InvalidSpecError
+from atoll.exit_codes import code_of_answer
 from atoll.types import EngineUse
 
 _KEPT = "wakes with its own engine, which is kept"
@@ -45,7 +46,7 @@ def command(ctx: click.Context, only_check: bool, as_json: bool) -> None:
             click.echo(table(["KIND", "ID", "NAME", "MADE BY", "THEN"], [_row(use) for use in report.others]))
         else:
             click.echo("everything that sleeps was made by it")
-    ctx.exit(0 if all(use.kept for use in report.others) else 1)
+    ctx.exit(code_of_answer(all(use.kept for use in report.others)))
 
 
 def _row(use: EngineUse) -> list[str]:
