@@ -54,7 +54,7 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
     soon. With ``read_ahead`` False only the next checkpoint reads it: such machines share it, and the
     checkpoint's bytes stay on the disk until these machines have ended, even if it is erased.
     ``being_written`` means that the original machine still writes the checkpoint's memory
-    (see ``LazyMemory.written``): the restored guest waits for pages that are missing.
+    (see ``LatePages.written``): the restored guest waits for pages that are missing.
 
     ``earlier_pages`` is a directory for the files of earlier checkpoints to which later ones may refer, so
     that memory that has not changed is not written again, and what has not been read is not read for it. The
@@ -192,7 +192,7 @@ class Machine(ABC):
     async def checkpoint(self, into: Path, *, durable: bool = False) -> None:
         """Write the guest's memory and state into the directory ``into``.
 
-        It is empty or was given to ``LazyMemory.prepare``. The disk is included only if the plan had
+        It is empty or was given to ``LatePages.prepare``. The disk is included only if the plan had
         ``changes``.
 
         The machine continues, even after an error; a paused guest stays paused. With ``durable`` the files

@@ -95,8 +95,8 @@ class DetachableFiles(Protocol):
 
 
 @runtime_checkable
-class LazyMemory(Protocol):
-    """A machine whose memory is read from a checkpoint when it is needed, and written while the guest goes on.
+class LatePages(Protocol):
+    """A machine whose pages may be written after its guest goes on, and read when a restored guest touches them.
 
     Only the plans of such machines may say ``being_written``. Others ignore ``read_ahead``.
     """

@@ -18,7 +18,7 @@ from atoll.engines import (
     DetachableFiles,
     DiskBudget,
     DiskGrowth,
-    LazyMemory,
+    LatePages,
     MachinePlan,
     MemoryReadings,
 )
@@ -133,15 +133,15 @@ class FilesConformance:
         workshop.run(test)
 
 
-class LazyMemoryConformance:
-    """Tests of ``LazyMemory``. ``EngineConformance`` inherits them."""
+class LatePagesConformance:
+    """Tests of ``LatePages``. ``EngineConformance`` inherits them."""
 
     def test_a_checkpoint_that_is_written_late_is_of_its_moment(self, workshop: Workshop) -> None:
-        claimed(workshop, LazyMemory)
+        claimed(workshop, LatePages)
 
         async def test() -> None:
             plan, machine = await booted(workshop)
-            assert isinstance(machine, LazyMemory)
+            assert isinstance(machine, LatePages)
             into = workshop.directory()
             await machine.pause()
             await machine.checkpoint_late(into)
@@ -161,11 +161,11 @@ class LazyMemoryConformance:
         workshop.run(test)
 
     def test_a_checkpoint_that_was_prepared_is_of_its_moment_too(self, workshop: Workshop) -> None:
-        claimed(workshop, LazyMemory)
+        claimed(workshop, LatePages)
 
         async def test() -> None:
             plan, machine = await booted(workshop)
-            assert isinstance(machine, LazyMemory)
+            assert isinstance(machine, LatePages)
             forgotten, into = workshop.directory(), workshop.directory()
             await machine.prepare(forgotten)
             await machine.pause()
@@ -178,7 +178,7 @@ class LazyMemoryConformance:
             last = workshop.ticks(plan)[-1].number
             woken_plan = restoring(workshop, "m2", plan, into)
             woken = await workshop.engine().start(woken_plan)
-            assert isinstance(woken, LazyMemory)
+            assert isinstance(woken, LatePages)
             await woken.prepare()
             await ticks_beyond(workshop, woken_plan, last + 1)
             assert counts_without_a_gap(workshop.ticks(woken_plan))

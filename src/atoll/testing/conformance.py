@@ -15,7 +15,7 @@ from atoll.testing.capability_conformance import (
     AdjustableLimitsConformance,
     DiskBudgetConformance,
     FilesConformance,
-    LazyMemoryConformance,
+    LatePagesConformance,
     MemoryReadingsConformance,
 )
 from atoll.testing.workshop import (
@@ -31,7 +31,7 @@ from atoll.testing.workshop import (
 
 class EngineConformance(
     FilesConformance,
-    LazyMemoryConformance,
+    LatePagesConformance,
     DiskBudgetConformance,
     AdjustableLimitsConformance,
     MemoryReadingsConformance,

@@ -17,7 +17,7 @@ from atoll.engines import (
     DiskBudget,
     DiskGrowth,
     Engine,
-    LazyMemory,
+    LatePages,
     Machine,
     MachinePlan,
     MachineStats,
@@ -156,22 +156,22 @@ class FakeCoreMachine(Machine):
         return True
 
 
-class _LazyMemory(FakeCoreMachine):
+class _LatePages(FakeCoreMachine):
     reserved: bool = False
 
     async def prepare(
         self, into: Path | None = None, *, pages: Path | None = None, read: bool = False
     ) -> None:
-        """See ``LazyMemory.prepare``."""
+        """See ``LatePages.prepare``."""
         await self.used("reserve" if pages else "prepare")
         self.reserved = pages is not None
 
     async def checkpoint_late(self, into: Path) -> None:
-        """See ``LazyMemory.checkpoint_late``."""
+        """See ``LatePages.checkpoint_late``."""
         await self.checkpoint(into)
 
     async def written(self, *, restorable: bool = False) -> bool:
-        """See ``LazyMemory.written``."""
+        """See ``LatePages.written``."""
         early = restorable and self.reserved
         await self.used("restorable" if early else "written")
         return not early
@@ -261,7 +261,7 @@ class _VolumeRooms(FakeCoreMachine):
         return self.missed_bytes
 
 
-class FakeMachine(_LazyMemory, _AdjustableLimits, _DiskBudget, _VolumeRooms, _MemoryReadings):
+class FakeMachine(_LatePages, _AdjustableLimits, _DiskBudget, _VolumeRooms, _MemoryReadings):
     """A fake machine with all capabilities of machines."""
 
 
@@ -378,7 +378,7 @@ _OF_ENGINES: dict[type, type[FakeCoreEngine]] = {
     DetachableFiles: _DetachableFiles,
 }
 _OF_MACHINES: dict[type, type[FakeCoreMachine]] = {
-    LazyMemory: _LazyMemory,
+    LatePages: _LatePages,
     AdjustableLimits: _AdjustableLimits,
     DiskBudget: _DiskBudget,
     VolumeRooms: _VolumeRooms,

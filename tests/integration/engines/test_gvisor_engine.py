@@ -18,7 +18,7 @@ from atoll.engines.gvisor import machine as machine_module
 from atoll.engines.gvisor import prestarted as prestarted_module
 from atoll.engines.gvisor.checkpoint_files import reserve
 from atoll.engines.gvisor.control import ControlSocket
-from atoll.engines.gvisor.places import Places
+from atoll.engines.gvisor.machine_paths import MachinePaths
 from atoll.engines.gvisor.prestarted import GvisorPrestarted
 from atoll.engines.gvisor.processes import _starting, pids_of
 from atoll.errors import NoSpaceError
@@ -193,7 +193,7 @@ def test_a_guest_that_was_killed_while_it_stood_still_ends_as_soon_as_it_goes_on
         machine = await engine.start(plan)
         await ticks_beyond(workshop, plan, 1)
         await machine.pause()
-        control = ControlSocket(Places(plan.state_dir).control_socket("m1"))
+        control = ControlSocket(MachinePaths(plan.state_dir).control_socket("m1"))
         await control.call("containerManager.Signal", {"CID": "m1", "Signo": signal.SIGKILL})
         into = workshop.directory()
         await machine.checkpoint(into, durable=True)

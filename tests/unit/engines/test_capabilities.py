@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from atoll.engines import DetachableFiles, LazyMemory, Prestarting, can
+from atoll.engines import DetachableFiles, LatePages, Prestarting, can
 from atoll.errors import UnsupportedError
 from atoll.testing import fake_engine
 
 
 def test_a_capability_is_one_of_the_engine_or_of_its_machines() -> None:
-    engine_type = fake_engine({Prestarting, LazyMemory})
+    engine_type = fake_engine({Prestarting, LatePages})
     assert can(engine_type, Prestarting)
-    assert can(engine_type, LazyMemory)
+    assert can(engine_type, LatePages)
     assert not can(engine_type, DetachableFiles)
 
 

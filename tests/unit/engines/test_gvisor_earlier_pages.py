@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from atoll.engines.gvisor.earlier_pages import EarlierPages, bases_of, take_back
+from atoll.engines.gvisor.earlier_pages import EarlierPages, earlier_pages_in, take_back
 
 
 def checkpoint(directory: Path, **earlier: str) -> Path:
@@ -28,7 +28,7 @@ def test_only_files_with_a_number_are_earlier_ones_and_they_are_in_order(tmp_pat
     of = checkpoint(tmp_path / "c", _10="ten", _2="two")
     for name in ("pages-0.img", "pages-x.img", "pages-1.img.new", "pages-01.img", "pages-12345.img"):
         (of / name).write_text("")
-    assert list(bases_of(of)) == [2, 10]
+    assert list(earlier_pages_in(of)) == [2, 10]
 
 
 def test_a_checkpoint_and_what_it_refers_to_are_kept_and_offered_to_the_next(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_without_a_directory_nothing_is_offered(tmp_path: Path, directory: str |
     earlier = EarlierPages(None if directory is None else tmp_path / directory)
     into = checkpoint(tmp_path / "c")
     assert earlier.offer(into) == []
-    assert bases_of(into) == {}
+    assert earlier_pages_in(into) == {}
 
 
 def test_a_file_in_memory_is_no_file_of_before(tmp_path: Path) -> None:

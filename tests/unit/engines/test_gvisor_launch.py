@@ -14,7 +14,7 @@ import pytest
 from atoll.engines import engine_kind
 from atoll.engines.gvisor.engine import _processes
 from atoll.engines.gvisor.launch import Bounds, last_words, launch
-from atoll.engines.gvisor.places import Places
+from atoll.engines.gvisor.machine_paths import MachinePaths
 from atoll.engines.gvisor.record import MachineRecord, decode_record
 from atoll.errors import EngineError, NoSpaceError, UnsupportedError
 from atoll.types import Limits
@@ -38,10 +38,10 @@ def test_a_missing_log_has_no_words(tmp_path: Path) -> None:
 )
 def test_a_full_disk_is_told_as_such(tmp_path: Path, words: str, kind: type[Exception]) -> None:
     argv = ["/bin/sh", "-c", f'echo \'{{"msg":"{words}","level":"error"}}\' >{tmp_path}/runsc.log; exit 128']
-    places = Places(tmp_path)
-    places.make()
+    paths = MachinePaths(tmp_path)
+    paths.make()
     with pytest.raises(kind, match=words):
-        asyncio.run(launch(argv, places, (), Bounds(Limits(), None)))
+        asyncio.run(launch(argv, paths, (), Bounds(Limits(), None)))
 
 
 def test_a_record_comes_back_as_it_was() -> None:
@@ -64,10 +64,10 @@ def test_an_unknown_engine_is_refused_with_the_names_of_the_known() -> None:
 def test_a_machine_that_ends_at_once_leaves_no_descriptor_open(tmp_path: Path) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    Places(tmp_path).make()
+    MachinePaths(tmp_path).make()
     state = {"sandbox": {"pid": os.getpid()}, "goferPid": ended.pid}
     (tmp_path / "runsc" / "m1_sandbox:m1.state").write_text(json.dumps(state))
     before = set(os.listdir("/proc/self/fd"))
     with pytest.raises(EngineError, match="ended as soon"):
-        _processes("m1", Places(tmp_path))
+        _processes("m1", MachinePaths(tmp_path))
     assert set(os.listdir("/proc/self/fd")) <= before

@@ -14,7 +14,7 @@ from atoll.engines import (
     DetachableFiles,
     DiskBudget,
     DiskGrowth,
-    LazyMemory,
+    LatePages,
     Machine,
     MachinePlan,
     MemoryReadings,
@@ -32,7 +32,7 @@ from atoll.testing import (
 
 _SUBSETS: dict[str, frozenset[type]] = {
     "none": frozenset(),
-    "some": frozenset({LazyMemory, AdjustableLimits, Prestarting}),
+    "some": frozenset({LatePages, AdjustableLimits, Prestarting}),
     "all": CAPABILITIES,
 }
 
@@ -76,7 +76,7 @@ def test_an_engine_that_claims_a_late_checkpoint_and_writes_another_moment_fails
         machine.memory = "100"
         await machine.checkpoint(into)
 
-    workshop = FakeWorkshop(tmp_path, _lying(LazyMemory, checkpoint_late=checkpoint_late))
+    workshop = FakeWorkshop(tmp_path, _lying(LatePages, checkpoint_late=checkpoint_late))
     with pytest.raises(AssertionError):
         TestFakes().test_a_checkpoint_that_is_written_late_is_of_its_moment(workshop)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from atoll.engines.gvisor.places import open_directory
+from atoll.engines.gvisor.machine_paths import open_directory
 from atoll.engines.gvisor.waits import ANSWER_S, CALL_S, LOOK_S
 from atoll.errors import EngineError, UnresponsiveError
 from atoll.protocol import check_shortage

@@ -1,4 +1,4 @@
-"""The files of earlier checkpoints whose pages a checkpoint refers to, instead of writing them again."""
+"""Earlier pages: the files of earlier checkpoints that a checkpoint refers to, instead of writing pages again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from atoll.engines.gvisor.checkpoint_files import NAMES
 _NAME = re.compile(r"pages-([1-9][0-9]{0,3})\.img")
 
 
-def bases_of(checkpoint: Path) -> dict[int, Path]:
+def earlier_pages_in(checkpoint: Path) -> dict[int, Path]:
     """Return the earlier files that a checkpoint refers to, in order. The sentry knows them by these numbers."""
     found = {int(name[1]): path for path in checkpoint.iterdir() if (name := _NAME.fullmatch(path.name))}
     return dict(sorted(found.items()))
@@ -23,9 +23,9 @@ def bases_of(checkpoint: Path) -> dict[int, Path]:
 class EarlierPages:
     """The files that the next checkpoint of a machine may refer to.
 
-    They are hard links, so a checkpoint has all that it needs in its own directory. Which pages of them a
-    checkpoint refers to, only the sentry knows: it recognises a file by its inode. So a file too many or too
-    few in the directory costs space, but never a page.
+    They are hard links, so a checkpoint has all that it needs in its own directory. Its page map, which only
+    the sentry reads, says which pages are in which of them. The sentry recognises a file by its inode. So a
+    file too many or too few in the directory costs space, but never a page.
 
     Args:
         directory: Where they are while the machine runs; None if its checkpoints refer to none.
@@ -60,7 +60,7 @@ class EarlierPages:
             return []
         offered = []
         try:
-            for number, path in enumerate(bases_of(self.directory).values(), start=1):
+            for number, path in enumerate(earlier_pages_in(self.directory).values(), start=1):
                 offered.append(into / f"pages-{number}.img")
                 os.link(path, offered[-1])
         except OSError:
@@ -72,18 +72,18 @@ class EarlierPages:
 
 def take_back(checkpoint: Path, used: Sequence[int]) -> None:
     """Remove the files to which a checkpoint does not refer. ``used`` has the bytes of the first, and so on."""
-    for number, path in bases_of(checkpoint).items():
+    for number, path in earlier_pages_in(checkpoint).items():
         if number > len(used) or not used[number - 1]:
             path.unlink()
 
 
 def _link_all(checkpoint: Path, directory: Path) -> None:
-    bases = bases_of(checkpoint)
+    earlier = earlier_pages_in(checkpoint)
     own = checkpoint / NAMES[-1]
     if own.is_symlink():
         raise OSError(errno.EXDEV, "its pages are in memory")
     if own.stat().st_size > 0:
-        unused = next(number for number in range(1, len(bases) + 2) if number not in bases)
+        unused = next(number for number in range(1, len(earlier) + 2) if number not in earlier)
         os.link(own, directory / f"pages-{unused}.img")
-    for number, path in bases.items():
+    for number, path in earlier.items():
         os.link(path, directory / f"pages-{number}.img")

@@ -29,8 +29,8 @@ from atoll.engines.gvisor.halting import halt
 from atoll.engines.gvisor.launch import START_TIMEOUT_S, Bounds, launch
 from atoll.engines.gvisor.limiting import limit_guest
 from atoll.engines.gvisor.machine import GvisorMachine, HostParts
+from atoll.engines.gvisor.machine_paths import MachinePaths, open_directory
 from atoll.engines.gvisor.pausing import PausingControl
-from atoll.engines.gvisor.places import Places, open_directory
 from atoll.engines.gvisor.prestarted import GvisorPrestarted, PrestartedLostError, has_guest, mount_root
 from atoll.engines.gvisor.processes import HostProcess, end_processes_of, pids_of, wait_for_start
 from atoll.engines.gvisor.record import decode_record, record_of
@@ -92,13 +92,13 @@ class GvisorEngine(Engine, OwnDisk):
         cgroup = self._make_cgroup(plan)
         try:
             await self._run(plan, cgroup)
-            sentry, gofer = _processes(plan.machine_id, Places(plan.state_dir))
+            sentry, gofer = _processes(plan.machine_id, MachinePaths(plan.state_dir))
         except BaseException:
             await to_the_end(_remove_remains(plan, cgroup))
             raise
         parts = HostParts(sentry, gofer, cgroup, plan.limits)
         machine = GvisorMachine(plan.machine_id, plan.state_dir, parts, earlier_pages=plan.earlier_pages)
-        control = ControlSocket(Places(plan.state_dir).control_socket(plan.machine_id))
+        control = ControlSocket(MachinePaths(plan.state_dir).control_socket(plan.machine_id))
         try:
             # The specification has these limits too: the answer says that the sentry has not ended.
             await limit_guest(control, plan.limits, plan.keep_free_percent)
@@ -122,13 +122,13 @@ class GvisorEngine(Engine, OwnDisk):
         cgroup: Cgroup | None,
         overlay: str = "none",
     ) -> None:
-        places = Places(plan.state_dir)
-        places.make()
-        places.config.write_bytes(msgspec.json.encode(spec))
-        with open_directory(places.runsc, at_least=HIGH_DESCRIPTOR) as root:
-            argv = [str(self._runsc), *_flags(plan, places, root, overlay), *self._flags, *command]
-            argv += [f"--bundle={places.bundle}", plan.machine_id]
-            await launch(argv, places, (root,), Bounds(plan.limits, cgroup))
+        paths = MachinePaths(plan.state_dir)
+        paths.make()
+        paths.config.write_bytes(msgspec.json.encode(spec))
+        with open_directory(paths.runsc, at_least=HIGH_DESCRIPTOR) as root:
+            argv = [str(self._runsc), *_flags(plan, paths, root, overlay), *self._flags, *command]
+            argv += [f"--bundle={paths.bundle}", plan.machine_id]
+            await launch(argv, paths, (root,), Bounds(plan.limits, cgroup))
 
     async def prestart(self, plan: PrestartPlan) -> PrestartedMachine:
         """See ``Prestarting.prestart``."""
@@ -136,7 +136,7 @@ class GvisorEngine(Engine, OwnDisk):
         try:
             plan.place.mkdir(mode=0o755)
             await self._launch(plan, prestarted_spec(plan), ["create"], cgroup)
-            sentry, gofer = _processes(plan.machine_id, Places(plan.state_dir))
+            sentry, gofer = _processes(plan.machine_id, MachinePaths(plan.state_dir))
         except BaseException:
             try:
                 await to_the_end(_remove_remains(plan, cgroup))
@@ -172,21 +172,21 @@ class GvisorEngine(Engine, OwnDisk):
             if record is None:
                 # A guest that does not answer, or starts a moment later, would write to a disk that was
                 # judged unchanged.
-                await to_the_end(_end(Places(state_dir), self._find_cgroup(machine_id)))
+                await to_the_end(_end(MachinePaths(state_dir), self._find_cgroup(machine_id)))
         return record
 
     async def _started(self, machine_id: str, state_dir: Path, limits: Limits) -> bytes | None:
-        places = Places(state_dir)
+        paths = MachinePaths(state_dir)
         async with asyncio.timeout(START_TIMEOUT_S):
             # The command continues after the process that began it has died.
-            await wait_for_start(places.bundle)
-        place = place_of(places.config)
-        sentry, gofer = _processes(machine_id, places)
+            await wait_for_start(paths.bundle)
+        place = place_of(paths.config)
+        sentry, gofer = _processes(machine_id, paths)
         try:
             # These pids may belong to other processes by now.
-            if not {sentry.pid, gofer.pid} <= await asyncio.to_thread(pids_of, places.bundle):
+            if not {sentry.pid, gofer.pid} <= await asyncio.to_thread(pids_of, paths.bundle):
                 return None
-            control = PausingControl(places.control_socket(machine_id), self._find_cgroup(machine_id))
+            control = PausingControl(paths.control_socket(machine_id), self._find_cgroup(machine_id))
             await limit_guest(control, limits, None)
             if not await has_guest(control, machine_id):
                 return None
@@ -206,20 +206,20 @@ class GvisorEngine(Engine, OwnDisk):
         """See ``DetachableFiles.attach_files``."""
         assert isinstance(machine, GvisorMachine), "another engine started this machine"
         gofer: HostProcess | None = None
-        places = Places(plan.state_dir)
+        paths = MachinePaths(plan.state_dir)
         try:
             if machine.place is not None:
                 await to_the_end(asyncio.to_thread(mount_root, plan, machine.place))
-            with open_directory(places.runsc, at_least=HIGH_DESCRIPTOR) as root:
+            with open_directory(paths.runsc, at_least=HIGH_DESCRIPTOR) as root:
                 argv = [
                     str(self._runsc),
-                    *_flags(plan, places, root, _overlay(plan)),
+                    *_flags(plan, paths, root, _overlay(plan)),
                     *self._flags,
                     "attach",
                     plan.machine_id,
                 ]
-                await launch(argv, places, (root,), Bounds(plan.limits, machine.cgroup))
-            sentry, gofer = _processes(plan.machine_id, places)
+                await launch(argv, paths, (root,), Bounds(plan.limits, machine.cgroup))
+            sentry, gofer = _processes(plan.machine_id, paths)
             sentry.close()
         finally:
             machine.files.attached(gofer)
@@ -253,12 +253,12 @@ class GvisorEngine(Engine, OwnDisk):
         return machine
 
 
-def _flags(plan: MachinePlan | PrestartPlan, places: Places, root: int, overlay: str) -> list[str]:
+def _flags(plan: MachinePlan | PrestartPlan, paths: MachinePaths, root: int, overlay: str) -> list[str]:
     return [
         # By descriptor, because the control socket is in this directory and a socket's path may have at most
         # 107 bytes.
         f"--root=/proc/self/fd/{root}",
-        f"--log={places.log}",
+        f"--log={paths.log}",
         "--log-format=json",
         "--platform=systrap",
         "--network=sandbox",
@@ -284,21 +284,21 @@ def _command(plan: MachinePlan) -> list[str]:
     return ["restore", "--detach", "--background", f"--image-path={plan.checkpoint}"]
 
 
-async def _end(places: Places, cgroup: Cgroup | None) -> None:
+async def _end(paths: MachinePaths, cgroup: Cgroup | None) -> None:
     if cgroup is not None:  # a frozen process does not end otherwise
         await asyncio.to_thread(cgroup.kill)
-    await end_processes_of(places.bundle)
+    await end_processes_of(paths.bundle)
 
 
 async def _remove_remains(plan: MachinePlan | PrestartPlan, cgroup: Cgroup | None) -> None:
-    await _end(Places(plan.state_dir), cgroup)
+    await _end(MachinePaths(plan.state_dir), cgroup)
     if cgroup is not None:
         await asyncio.to_thread(cgroup.remove)
 
 
-def _processes(machine_id: str, places: Places) -> tuple[HostProcess, HostProcess]:
+def _processes(machine_id: str, paths: MachinePaths) -> tuple[HostProcess, HostProcess]:
     name = f"{machine_id}_sandbox:{machine_id}.state"
-    state: dict[str, Any] = from_json((places.runsc / name).read_bytes())
+    state: dict[str, Any] = from_json((paths.runsc / name).read_bytes())
     sentry = HostProcess.find(state["sandbox"]["pid"])
     gofer = HostProcess.find(state["goferPid"])
     if sentry is None or gofer is None:

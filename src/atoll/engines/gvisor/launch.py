@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from atoll.engines.gvisor.limiting import on_processors
-from atoll.engines.gvisor.places import Places
+from atoll.engines.gvisor.machine_paths import MachinePaths
 from atoll.errors import EngineError, NoSpaceError
 from atoll.host import Cgroup, Program, RunProgramError, free_bytes, start_program
 from atoll.types import Limits, from_json
@@ -40,17 +40,17 @@ class Bounds(NamedTuple):
     cgroup: Cgroup | None
 
 
-async def launch(argv: Sequence[str], places: Places, pass_fds: Sequence[int], bounds: Bounds) -> None:
+async def launch(argv: Sequence[str], paths: MachinePaths, pass_fds: Sequence[int], bounds: Bounds) -> None:
     """Run a command of ``runsc`` to its end. The machine that it starts lives on, in its own session.
 
-    The guest's standard output and error are appended to ``places.console``. Cancelling kills the command,
+    The guest's standard output and error are appended to ``paths.console``. Cancelling kills the command,
     but not what it has already started.
 
     Raises:
         EngineError: The command failed; the message has runsc's own words.
         NoSpaceError: The disk was full.
     """
-    program = _start(argv, places.console, pass_fds, bounds)
+    program = _start(argv, paths.console, pass_fds, bounds)
     try:
         async with asyncio.timeout(START_TIMEOUT_S):
             code = await program.wait()
@@ -61,7 +61,7 @@ async def launch(argv: Sequence[str], places: Places, pass_fds: Sequence[int], b
     finally:
         await program.kill()
     if code != 0:
-        raise _failure(code, places.log)
+        raise _failure(code, paths.log)
 
 
 def _failure(code: int, log: Path) -> EngineError | NoSpaceError:

@@ -16,8 +16,8 @@ from atoll.engines.gvisor.earlier_pages import EarlierPages, take_back
 from atoll.engines.gvisor.files import Files
 from atoll.engines.gvisor.launch import is_full
 from atoll.engines.gvisor.limiting import limit_guest
+from atoll.engines.gvisor.machine_paths import MachinePaths
 from atoll.engines.gvisor.pausing import PausingControl
-from atoll.engines.gvisor.places import Places
 from atoll.engines.gvisor.processes import (
     HostProcess,
     end_processes,
@@ -71,9 +71,9 @@ class GvisorMachine(GvisorDiskBudget, GvisorVolumeRooms, Machine):
         self.place = place
         self.earlier = EarlierPages(earlier_pages)
         self._state_dir = state_dir
-        self._places = Places(state_dir)
+        self._paths = MachinePaths(state_dir)
         self._sentry, self._limits = parts.sentry, parts.limits
-        self._control = PausingControl(self._places.control_socket(machine_id), parts.cgroup)
+        self._control = PausingControl(self._paths.control_socket(machine_id), parts.cgroup)
         self._late = False
         self._reserved: Path | None = None
         self._refers: Path | None = None
@@ -96,14 +96,14 @@ class GvisorMachine(GvisorDiskBudget, GvisorVolumeRooms, Machine):
         await to_the_end(self._checkpoint(into, durable=durable))
 
     async def checkpoint_late(self, into: Path) -> None:
-        """See ``LazyMemory.checkpoint_late``."""
+        """See ``LatePages.checkpoint_late``."""
         self._late = await asyncio.to_thread(self._may_be_copied)
         await to_the_end(self._checkpoint(into, durable=False))
 
     async def prepare(
         self, into: Path | None = None, *, pages: Path | None = None, read: bool = False
     ) -> None:
-        """See ``LazyMemory.prepare``."""
+        """See ``LatePages.prepare``."""
         # A pause would otherwise wait for the pages of a checkpoint that is no longer needed.
         with contextlib.suppress(EngineError):
             await self._control.call("containerManager.WaitPages", timeout_s=CHECKPOINT_S)
@@ -127,7 +127,7 @@ class GvisorMachine(GvisorDiskBudget, GvisorVolumeRooms, Machine):
                 await self._control.call("containerManager.SavePages", {}, fds=fds, timeout_s=CHECKPOINT_S)
 
     async def written(self, *, restorable: bool = False) -> bool:
-        """See ``LazyMemory.written``."""
+        """See ``LatePages.written``."""
         # A reader of a growing file must know its final length.
         if restorable and self._late and self._reserved is not None:
             await self._wait("containerManager.WaitMetadata")
@@ -323,7 +323,7 @@ class GvisorMachine(GvisorDiskBudget, GvisorVolumeRooms, Machine):
             await asyncio.to_thread(kill_descendants, self._sentry.pid)
         await end_processes(self._processes())
         if not whole:
-            await end_processes_of(self._places.bundle)
+            await end_processes_of(self._paths.bundle)
 
     def record(self) -> bytes:
         """See ``Machine.record``."""

@@ -14,10 +14,10 @@ from typing import Any
 from atoll.engines.base import MachinePlan, PrestartedMachine, PrestartPlan, Uplink
 from atoll.engines.gvisor.checkpoint_files import NAMES
 from atoll.engines.gvisor.control import ControlSocket, RefusedCallError
-from atoll.engines.gvisor.earlier_pages import bases_of
+from atoll.engines.gvisor.earlier_pages import earlier_pages_in
 from atoll.engines.gvisor.launch import START_TIMEOUT_S
 from atoll.engines.gvisor.machine import GvisorMachine, HostParts
-from atoll.engines.gvisor.places import Places
+from atoll.engines.gvisor.machine_paths import MachinePaths
 from atoll.engines.gvisor.spec import late_spec
 from atoll.errors import AtollError, EngineError
 from atoll.host import Mounts, to_the_end
@@ -77,15 +77,15 @@ class GvisorPrestarted(PrestartedMachine):
 
     async def _restore(self, plan: MachinePlan) -> None:
         assert plan.checkpoint is not None, "there is nothing to restore"
-        bases = bases_of(plan.checkpoint)
+        earlier = earlier_pages_in(plan.checkpoint)
         argument = {
             "HavePagesFile": True,
             "Background": True,
-            "Bases": list(bases),
+            "Bases": list(earlier),
             "Late": late_spec(plan),
         }
         try:
-            with _opened(plan.checkpoint, bases.values(), Places(plan.state_dir).console) as fds:
+            with _opened(plan.checkpoint, earlier.values(), MachinePaths(plan.state_dir).console) as fds:
                 await self._control.call(
                     "containerManager.Restore", argument, fds=fds, timeout_s=START_TIMEOUT_S
                 )
@@ -94,7 +94,7 @@ class GvisorPrestarted(PrestartedMachine):
 
     @property
     def _control(self) -> ControlSocket:
-        return ControlSocket(Places(self.plan.state_dir).control_socket(self.machine_id))
+        return ControlSocket(MachinePaths(self.plan.state_dir).control_socket(self.machine_id))
 
 
 async def has_guest(control: ControlSocket, machine_id: str) -> bool:
@@ -127,12 +127,12 @@ def mount_root(plan: MachinePlan, place: Path) -> None:
 
 
 @contextlib.contextmanager
-def _opened(checkpoint: Path, bases: Iterable[Path], console: Path) -> Iterator[list[int]]:
+def _opened(checkpoint: Path, earlier: Iterable[Path], console: Path) -> Iterator[list[int]]:
     with contextlib.ExitStack() as stack:
         fds = []
         for path, flags in (
             *((checkpoint / name, os.O_RDONLY) for name in NAMES),
-            *((path, os.O_RDONLY) for path in bases),
+            *((path, os.O_RDONLY) for path in earlier),
             (console, os.O_WRONLY | os.O_CREAT | os.O_APPEND),
         ):
             fds.append(os.open(path, flags | os.O_CLOEXEC, 0o600))

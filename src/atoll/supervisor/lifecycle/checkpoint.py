@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from atoll.engines import LazyMemory, memory_bytes
+from atoll.engines import LatePages, memory_bytes
 from atoll.errors import AtollError, NoSpaceError, SandboxCrashedError, SandboxNotFoundError
 from atoll.host import sync_tree, to_the_end
 from atoll.supervisor.integrity.checksums import note_boot
@@ -161,7 +161,7 @@ class Checkpoints:
         if capture.being_written:
             running = sandbox.require_running()
             machine = running.machine
-            assert isinstance(machine, LazyMemory), "nothing else is still being written"
+            assert isinstance(machine, LatePages), "nothing else is still being written"
             try:
                 await running.alive(machine.written(), sandbox.sandbox_id)
             except NoSpaceError as error:
@@ -249,7 +249,7 @@ class Checkpoints:
         Returns None if it has to be on the disk.
         """
         running = sandbox.require_running()
-        if not isinstance(running.machine, LazyMemory):
+        if not isinstance(running.machine, LatePages):
             return None
         # Pages that a restore has not yet read from its file are not counted.
         await running.alive(running.machine.prepare(read=True), sandbox.sandbox_id)
@@ -301,19 +301,19 @@ class Checkpoints:
     ) -> tuple[float, bool]:
         """How long the guest was frozen, and whether all memory is written. With ``pages`` it may not be."""
         machine = running.machine
-        lazy = machine if isinstance(machine, LazyMemory) else None
-        if lazy is not None and pages is not None:
-            await lazy.prepare(into, pages=pages)
-        elif lazy is not None and not paused:
-            await lazy.prepare()
+        late = machine if isinstance(machine, LatePages) else None
+        if late is not None and pages is not None:
+            await late.prepare(into, pages=pages)
+        elif late is not None and not paused:
+            await late.prepare()
         began = time.perf_counter()
         try:
             if not paused:
                 await running.freeze()
             flows = await running.link.flows()
             async with asyncio.TaskGroup() as both:
-                late = lazy if not paused else None
-                both.create_task(late.checkpoint_late(into) if late else machine.checkpoint(into))
+                write = machine.checkpoint if late is None or paused else late.checkpoint_late
+                both.create_task(write(into))
                 if copy is not None:
                     both.create_task(copy.last())
         except ExceptionGroup as group:
@@ -322,7 +322,7 @@ class Checkpoints:
             if not paused:
                 await to_the_end(thaw_or_end(running))
         stopped_ms = (time.perf_counter() - began) * 1000
-        whole = lazy is None or await lazy.written(restorable=pages is not None)
+        whole = late is None or await late.written(restorable=pages is not None)
         write_flows(into, flows)
         write_names(into, await running.link.guest.names())
         note_boot(into)

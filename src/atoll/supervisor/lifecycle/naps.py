@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from atoll.engines import LazyMemory
+from atoll.engines import LatePages
 from atoll.errors import AtollError, QuotaError
 from atoll.host import to_the_end
 from atoll.supervisor.machines.freeze import thaw_or_end
@@ -98,7 +98,7 @@ class Naps:
         """Put a running sandbox to sleep. Returns since when, by the performance counter."""
         aside = await self.suspend_checkpoints.begin(sandbox)
         try:
-            if isinstance(running.machine, LazyMemory):
+            if isinstance(running.machine, LatePages):
                 await running.alive(running.machine.prepare(aside), sandbox.sandbox_id)
             began = time.perf_counter()
             await self.suspends.fall_asleep(sandbox, briefly=True)

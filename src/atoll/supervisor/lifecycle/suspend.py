@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from atoll.engines import LazyMemory
+from atoll.engines import LatePages
 from atoll.host import to_the_end
 from atoll.supervisor.machines.freeze import thaw_or_end
 from atoll.supervisor.state.leases import NO_LEASE
@@ -97,7 +97,7 @@ class Suspends:
 
     async def _keep_memory(self, sandbox: Sandbox, cause: SleepCause, wakes_at: float | None) -> Rest:
         running = sandbox.require_running()
-        if sandbox.row.state == "running" and isinstance(running.machine, LazyMemory):
+        if sandbox.row.state == "running" and isinstance(running.machine, LatePages):
             await running.alive(running.machine.prepare(), sandbox.sandbox_id)
         await self.checkpoints.begin(sandbox)
         await self.fall_asleep(sandbox, cause=cause, wakes_at=wakes_at)

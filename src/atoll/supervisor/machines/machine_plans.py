@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from atoll.engines import Bind, MachinePlan
 from atoll.errors import HostError
-from atoll.supervisor.machines.plans import RunPlan, changes_of, earlier_pages_of
+from atoll.supervisor.machines.plans import RunPlan, changes_of, earlier_pages_directory
 from atoll.supervisor.machines.prestarted import agent_binds
 from atoll.supervisor.storage.binaries import AGENT_ARGV, Programs
 
@@ -67,7 +67,7 @@ class MachinePlans:
             being_written=plan.being_written,
             limits=plan.limits,
             keep_free_percent=plan.keep_free_percent,
-            earlier_pages=earlier_pages_of(plan.disk, machine_id) if not plan.engine_disk else None,
+            earlier_pages=earlier_pages_directory(plan.disk, machine_id) if not plan.engine_disk else None,
         )
 
     def _root(self, plan: RunPlan) -> Path:

@@ -41,7 +41,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     volumes: tuple[VolumeBind, ...] = ()
 
 
-def earlier_pages_of(disk: Path, machine_id: str) -> Path:
+def earlier_pages_directory(disk: Path, machine_id: str) -> Path:
     """Where a machine on a disk has the files of earlier checkpoints, see ``MachinePlan.earlier_pages``."""
     return disk.with_name(f"pages-{machine_id}")
 

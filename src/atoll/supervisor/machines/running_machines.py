@@ -26,7 +26,7 @@ from atoll.host import to_the_end
 from atoll.supervisor.integrity.checksums import CheckpointChecksums
 from atoll.supervisor.machines.disk_budget import growth_at_start
 from atoll.supervisor.machines.machine_plans import MachinePlans
-from atoll.supervisor.machines.plans import RunPlan, earlier_pages_of
+from atoll.supervisor.machines.plans import RunPlan, earlier_pages_directory
 from atoll.supervisor.machines.prestarted import PrestartedDiedError, PrestartedMachines
 from atoll.supervisor.machines.uplinks import uplink_of
 from atoll.supervisor.state.ids import new_id
@@ -303,7 +303,7 @@ class RunningMachines:
             await asyncio.to_thread(self.layers.unmount, disk)
         except (AtollError, OSError) as error:
             _log.warning("cannot unmount %s: %s", disk, error)
-        earlier = earlier_pages_of(disk, state_dir.name)
+        earlier = earlier_pages_directory(disk, state_dir.name)
         for directory in (state_dir, earlier, earlier.with_name(f"{earlier.name}.new")):
             await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
         self._owned.pop(state_dir.name, None)

@@ -15,7 +15,7 @@ from atoll.network import SHORTAGES
 from atoll.supervisor.integrity.checksums import CHECKSUMS_FILE
 from atoll.supervisor.lifecycle.kill import Kills
 from atoll.supervisor.lifecycle.unplug import Unplugs
-from atoll.supervisor.machines.plans import earlier_pages_of
+from atoll.supervisor.machines.plans import earlier_pages_directory
 from atoll.supervisor.recovery.leftovers import LeftoverCollector
 from atoll.supervisor.recovery.sleepers import undisturbed
 from atoll.supervisor.state.rows import OperationRow, SandboxRow
@@ -245,7 +245,7 @@ class Reconcile:
         if (row.state == "suspended" and row.has_memory) or row.engine_disk:
             needed.add(checkpoint)
         if row.machine_id is not None:
-            needed.add(earlier_pages_of(disk, row.machine_id))
+            needed.add(earlier_pages_directory(disk, row.machine_id))
         for entry in set(directory.iterdir()) - needed:
             _log.info("removing %s, which an interrupted operation left behind", entry)
             self.trash.take(entry)

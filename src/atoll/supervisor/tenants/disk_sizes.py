@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
 from atoll.host import tree_bytes
-from atoll.supervisor.machines.plans import earlier_pages_of
+from atoll.supervisor.machines.plans import earlier_pages_directory
 
 if TYPE_CHECKING:
     from atoll.snapshots import Layers
@@ -122,7 +122,9 @@ class DiskSizes:
         memory = self.paths.checkpoint(row.sandbox_id)
         held = tree_bytes(memory) if memory.is_dir() else 0
         if row.machine_id is not None:
-            held += _shares(earlier_pages_of(self.paths.disk(row.sandbox_id, row.disk), row.machine_id))
+            held += _shares(
+                earlier_pages_directory(self.paths.disk(row.sandbox_id, row.disk), row.machine_id)
+            )
         return kept + disk + held
 
     def _forget(self) -> None:

@@ -1,4 +1,4 @@
-"""The places of a machine's files in its state directory."""
+"""The paths of a machine's files in its state directory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-class Places:
+class MachinePaths:
     """Paths of one machine. ``console`` has the output of process 1, ``log`` the messages of runsc."""
 
     def __init__(self, state_dir: Path) -> None:
