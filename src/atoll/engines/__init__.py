@@ -11,7 +11,7 @@ from atoll.engines.base import (
     PrestartedMachine,
     PrestartPlan,
     Uplink,
-    VolumeRoom,
+    VolumeBudget,
     VolumeUse,
 )
 from atoll.engines.capabilities import (
@@ -22,7 +22,7 @@ from atoll.engines.capabilities import (
     MemoryReadings,
     OwnDisk,
     Prestarting,
-    VolumeRooms,
+    VolumeBudgets,
     can,
     memory_bytes,
 )
@@ -52,8 +52,8 @@ __all__ = [
     "PrestartedMachine",
     "Prestarting",
     "Uplink",
-    "VolumeRoom",
-    "VolumeRooms",
+    "VolumeBudget",
+    "VolumeBudgets",
     "VolumeUse",
     "can",
     "engine_kind",

@@ -27,7 +27,7 @@ class Bind(msgspec.Struct, frozen=True, kw_only=True):
     Read-only means that the host refuses every write through it, whatever the guest's kernel does. A shared
     directory may change while the guest sleeps, and the restore still succeeds. If an open file is gone by
     then, or is a different file, every operation on it fails with ESTALE. Writes to a ``limited`` one wait
-    until ``VolumeRooms.limit_volumes`` says how much may be added.
+    until ``VolumeBudgets.limit_volumes`` says how much may be added.
     """
 
     source: str
@@ -86,7 +86,7 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
     earlier_pages: Path | None = None
 
 
-class VolumeRoom(msgspec.Struct, frozen=True):
+class VolumeBudget(msgspec.Struct, frozen=True):
     """How many bytes a guest may add to a volume, and how many all that write to it may add together.
 
     ``quota_bytes`` is what the volume may have altogether: programs see it as the size of the mount.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         PrestartedMachine,
         PrestartPlan,
         Uplink,
-        VolumeRoom,
+        VolumeBudget,
         VolumeUse,
     )
     from atoll.types import Limits
@@ -179,13 +179,13 @@ class DiskBudget(Protocol):
 
 
 @runtime_checkable
-class VolumeRooms(Protocol):
-    """A machine that refuses the guest's writes to shared binds beyond the room that each has."""
+class VolumeBudgets(Protocol):
+    """A machine that refuses the guest's writes to shared binds beyond the budget of each."""
 
     async def measure_volumes(self, targets: Sequence[str]) -> dict[str, VolumeUse]:
         """Begin a measurement of shared binds. One that the engine does not know is left out."""
 
-    async def limit_volumes(self, rooms: Mapping[str, VolumeRoom], event_fd: int | None = None) -> int:
+    async def limit_volumes(self, budgets: Mapping[str, VolumeBudget], event_fd: int | None = None) -> int:
         """Set what may be added to each bind from now on, and end a measurement.
 
         Writes of the guest that need more than all together may add fail with ENOSPC. Those that need more than

@@ -26,8 +26,8 @@ from atoll.engines import (
     Prestarting,
     PrestartPlan,
     Uplink,
-    VolumeRoom,
-    VolumeRooms,
+    VolumeBudget,
+    VolumeBudgets,
     VolumeUse,
 )
 from atoll.errors import EngineError
@@ -241,27 +241,27 @@ class _MemoryReadings(FakeCoreMachine):
         return self.hit_memory
 
 
-class _VolumeRooms(FakeCoreMachine):
-    rooms: dict[str, VolumeRoom] | None = None
+class _VolumeBudgets(FakeCoreMachine):
+    budgets: dict[str, VolumeBudget] | None = None
     rooms_event_fd: int | None = None
     volume_uses: Mapping[str, VolumeUse] = MappingProxyType({})
     missed_bytes: int = 0
 
     async def measure_volumes(self, targets: Sequence[str]) -> dict[str, VolumeUse]:
-        """See ``VolumeRooms.measure_volumes``."""
+        """See ``VolumeBudgets.measure_volumes``."""
         await self.used("measure_volumes")
         return {path: self.volume_uses.get(path, VolumeUse()) for path in targets}
 
-    async def limit_volumes(self, rooms: Mapping[str, VolumeRoom], event_fd: int | None = None) -> int:
-        """See ``VolumeRooms.limit_volumes``."""
+    async def limit_volumes(self, budgets: Mapping[str, VolumeBudget], event_fd: int | None = None) -> int:
+        """See ``VolumeBudgets.limit_volumes``."""
         await self.used("limit_volumes")
-        self.rooms = {**(self.rooms or {}), **rooms}
+        self.budgets = {**(self.budgets or {}), **budgets}
         if event_fd is not None:
             self.rooms_event_fd = event_fd
         return self.missed_bytes
 
 
-class FakeMachine(_LatePages, _AdjustableLimits, _DiskBudget, _VolumeRooms, _MemoryReadings):
+class FakeMachine(_LatePages, _AdjustableLimits, _DiskBudget, _VolumeBudgets, _MemoryReadings):
     """A fake machine with all capabilities of machines."""
 
 
@@ -381,7 +381,7 @@ _OF_MACHINES: dict[type, type[FakeCoreMachine]] = {
     LatePages: _LatePages,
     AdjustableLimits: _AdjustableLimits,
     DiskBudget: _DiskBudget,
-    VolumeRooms: _VolumeRooms,
+    VolumeBudgets: _VolumeBudgets,
     MemoryReadings: _MemoryReadings,
 }
 CAPABILITIES = frozenset({*_OF_ENGINES, *_OF_MACHINES})

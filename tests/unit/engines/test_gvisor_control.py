@@ -20,7 +20,7 @@ from atoll.engines.gvisor.control import (
     RefusedCallError,
 )
 from atoll.engines.gvisor.pausing import PausingControl
-from atoll.engines.gvisor.volume_rooms import GvisorVolumeRooms
+from atoll.engines.gvisor.volume_budgets import GvisorVolumeBudgets
 from atoll.errors import EngineError, UnresponsiveError
 
 
@@ -97,7 +97,7 @@ def test_a_call_to_a_dead_sentry_is_an_error(path: Path) -> None:
 
 async def used(path: Path, answer: bytes) -> dict[str, VolumeUse]:
     with Sentry(path, answer):
-        machine = GvisorVolumeRooms()
+        machine = GvisorVolumeBudgets()
         machine._control = PausingControl(path, None)
         return await machine.measure_volumes(["/data"])
 

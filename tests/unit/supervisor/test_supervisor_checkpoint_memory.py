@@ -157,7 +157,7 @@ async def test_a_copy_has_room_in_its_volumes_while_the_memory_is_written(harnes
     machines = harness.host.machines
 
     def rooms() -> list[int]:
-        told = [each.rooms for each in machines.values() if isinstance(each, FakeMachine)]
+        told = [each.budgets for each in machines.values() if isinstance(each, FakeMachine)]
         return [0 if each is None else each["/data"].size_bytes >> 20 for each in told]
 
     await harness.until(lambda: rooms() == [12])

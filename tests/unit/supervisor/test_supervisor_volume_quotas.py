@@ -83,8 +83,8 @@ async def made_with_quota(harness: Harness, quota_mib: int) -> str:
 
 def rooms_of(harness: Harness, sandbox: dict[str, Any]) -> dict[str, int] | None:
     """What a guest's kernel was told that may be added to its volumes, in MiB."""
-    rooms = harness.machine_of(sandbox["sandbox_id"]).rooms
-    return None if rooms is None else {path: room.size_bytes >> 20 for path, room in rooms.items()}
+    budgets = harness.machine_of(sandbox["sandbox_id"]).budgets
+    return None if budgets is None else {path: budget.size_bytes >> 20 for path, budget in budgets.items()}
 
 
 def chunks_of(harness: Harness, *sandboxes: dict[str, Any]) -> list[int | None]:
@@ -112,7 +112,7 @@ async def test_each_that_may_write_gets_a_chunk_of_what_is_left(harness: Harness
     await harness.until(lambda: chunks_of(harness, one, both) == [6, 3])
     assert await put(harness, "a", 4) == (200, None)
     await harness.until(lambda: chunks_of(harness, one, both) == [3, 1])
-    told = harness.machine_of(one["sandbox_id"]).rooms
+    told = harness.machine_of(one["sandbox_id"]).budgets
     assert told is not None
     assert (told["/data"].left_bytes >> 20, told["/data"].quota_bytes >> 20) == (7, 12)
     # Nobody is given less than nothing.

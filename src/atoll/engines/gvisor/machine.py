@@ -33,7 +33,7 @@ from atoll.engines.gvisor.usage import (
     own_disk_bytes,
     usage_of,
 )
-from atoll.engines.gvisor.volume_rooms import GvisorVolumeRooms
+from atoll.engines.gvisor.volume_budgets import GvisorVolumeBudgets
 from atoll.engines.gvisor.waits import CHECKPOINT_S, SOON_S
 from atoll.errors import EngineError, NoSpaceError, UnsupportedError
 from atoll.host import Cgroup, Mounts, free_bytes, read_memory, to_the_end
@@ -51,7 +51,7 @@ class HostParts(NamedTuple):
     limits: Limits
 
 
-class GvisorMachine(GvisorDiskBudget, GvisorVolumeRooms, Machine):
+class GvisorMachine(GvisorDiskBudget, GvisorVolumeBudgets, Machine):
     """One guest in gVisor; see ``Machine``.
 
     Args:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from atoll.engines import VolumeRoom, VolumeRooms, VolumeUse
+from atoll.engines import VolumeBudget, VolumeBudgets, VolumeUse
 from atoll.errors import AtollError, VolumeNotFoundError
 from atoll.host import tree_use
 
@@ -50,7 +50,7 @@ class _Guest:
     """
 
     running: RunningMachine
-    machine: VolumeRooms
+    machine: VolumeBudgets
     event_fd: int
     targets: dict[str, list[str]]
     has_event: bool = False
@@ -121,7 +121,7 @@ class VolumeMonitor:
         for path, mount in sandbox.row.volumes.items():
             if not mount.read_only:
                 targets.setdefault(mount.volume, []).append(path)
-        if targets and isinstance(running.machine, VolumeRooms):
+        if targets and isinstance(running.machine, VolumeBudgets):
             self._followed.add(running)
             self._tasks.watch(self._following(running, running.machine, targets))
 
@@ -132,7 +132,7 @@ class VolumeMonitor:
             watched.wanted.set()
 
     async def _following(
-        self, running: RunningMachine, machine: VolumeRooms, targets: dict[str, list[str]]
+        self, running: RunningMachine, machine: VolumeBudgets, targets: dict[str, list[str]]
     ) -> None:
         loop = asyncio.get_running_loop()
         try:
@@ -195,17 +195,17 @@ class VolumeMonitor:
     async def _serve(self, volume_id: str, watched: _Watched) -> bool:
         """Give a chunk to all that have asked from what was left, if it is not time to measure and that is enough."""
         asking = {each: need for each, need in watched.needs.items() if each in watched.guests}
-        rooms = {each: _CHUNK_BYTES // len(each.targets[volume_id]) for each in asking}
+        budgets = {each: _CHUNK_BYTES // len(each.targets[volume_id]) for each in asking}
         if (
             watched.stale
             or time.monotonic() >= watched.due_s
             or watched.left_bytes < _CHUNK_BYTES * len(asking)
-            or any(need > rooms[each] for each, need in asking.items())
+            or any(need > budgets[each] for each, need in asking.items())
         ):
             return False
         watched.needs.clear()
         watched.left_bytes -= _CHUNK_BYTES * len(asking)
-        told, _ = await self._give(volume_id, rooms, watched)
+        told, _ = await self._give(volume_id, budgets, watched)
         return len(told) == len(asking)
 
     async def _renew(self, volume_id: str, watched: _Watched) -> None:
@@ -214,12 +214,12 @@ class VolumeMonitor:
         watched.needs.clear()
         quota_bytes = self._quota_bytes(volume_id)
         if quota_bytes is None:
-            rooms, took_s = dict.fromkeys(guests, _ENDLESS_BYTES), 0.0
+            budgets, took_s = dict.fromkeys(guests, _ENDLESS_BYTES), 0.0
         else:
             watched.quota_bytes = quota_bytes
-            rooms, took_s = await self._measured(volume_id, guests, watched)
-        told, missed_bytes = await self._give(volume_id, rooms, watched)
-        watched.left_bytes -= sum(size * len(each.targets[volume_id]) for each, size in rooms.items())
+            budgets, took_s = await self._measured(volume_id, guests, watched)
+        told, missed_bytes = await self._give(volume_id, budgets, watched)
+        watched.left_bytes -= sum(size * len(each.targets[volume_id]) for each, size in budgets.items())
         watched.left_bytes -= missed_bytes
         pause_s = max(_LEAST_S, took_s / _SHARE, min(_ASKED_PAUSE_MOST_S, len(guests) * _ASKED_S / _SHARE))
         watched.due_s = time.monotonic() + pause_s
@@ -250,7 +250,7 @@ class VolumeMonitor:
         asyncio.get_running_loop().call_later(_AGAIN_S, self.look, volume_id)
 
     async def _give(
-        self, volume_id: str, rooms: dict[_Guest, int], watched: _Watched
+        self, volume_id: str, budgets: dict[_Guest, int], watched: _Watched
     ) -> tuple[list[_Guest], int]:
         """Tell guests what they may add to each mount. Returns those told, and what a measurement may have missed."""
         missed_bytes = 0
@@ -258,13 +258,13 @@ class VolumeMonitor:
         async def give(guest: _Guest) -> None:
             nonlocal missed_bytes
             targets = guest.targets[volume_id]
-            room = VolumeRoom(rooms[guest], watched.left_bytes, watched.quota_bytes)
+            budget = VolumeBudget(budgets[guest], watched.left_bytes, watched.quota_bytes)
             event_fd = None if guest.has_event else guest.event_fd
-            missed = await guest.machine.limit_volumes(dict.fromkeys(targets, room), event_fd)
+            missed = await guest.machine.limit_volumes(dict.fromkeys(targets, budget), event_fd)
             guest.has_event = True
             missed_bytes += missed
 
-        return await self._reached(list(rooms), give), missed_bytes
+        return await self._reached(list(budgets), give), missed_bytes
 
     async def _reached(self, guests: list[_Guest], tell: Callable[[_Guest], Awaitable[None]]) -> list[_Guest]:
         """Tell all, and return those that could be told. One that hangs keeps the others waiting for a moment."""
@@ -279,7 +279,7 @@ class VolumeMonitor:
                         await asyncio.wait_for(guest.running.gone.wait(), _NOTICED_S)
                 if not guest.is_over:
                     machine_id = guest.running.machine.machine_id
-                    _log.warning("machine %s is told the room in its volumes later: %s", machine_id, error)
+                    _log.warning("machine %s is told the budgets of its volumes later: %s", machine_id, error)
                 return False
             return True
 
