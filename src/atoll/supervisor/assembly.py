@@ -30,8 +30,8 @@ from atoll.supervisor.lifecycle.home_hooks import HomeHooks
 from atoll.supervisor.lifecycle.image_release import ImageRelease
 from atoll.supervisor.lifecycle.memory_admission import MemoryAdmission
 from atoll.supervisor.lifecycle.package_registries import PackageRegistries
-from atoll.supervisor.lifecycle.run_plans import RunPlans
 from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
+from atoll.supervisor.lifecycle.sandbox_planner import SandboxPlanner
 from atoll.supervisor.lifecycle.suspend_checkpoint import SuspendCheckpoints
 from atoll.supervisor.lifecycle.turns import Turns
 from atoll.supervisor.lifecycle.warm_machine import WarmMachines
@@ -40,7 +40,7 @@ from atoll.supervisor.machines.agent_client import Agents
 from atoll.supervisor.machines.default_limits import default_limits
 from atoll.supervisor.machines.enforcement import HostMeans
 from atoll.supervisor.machines.host_memory import HostMemoryGauge
-from atoll.supervisor.machines.machine_plans import MachinePlans
+from atoll.supervisor.machines.machine_planner import MachinePlanner
 from atoll.supervisor.machines.prestarted import PrestartedMachines
 from atoll.supervisor.machines.running_machines import RunningMachines
 from atoll.supervisor.monitors.cpu_latency import LatencyMonitor
@@ -202,7 +202,7 @@ class Machines:
             state.paths.machines,
             state.paths.sandboxes,
             engine=rooms.engine,
-            machine_plans=MachinePlans(
+            machine_planner=MachinePlanner(
                 state.paths.machines,
                 programs=rooms.programs,
                 layers=rooms.layers,
@@ -315,7 +315,7 @@ class Steps:
         self.attachment = Attachment(
             registry, [self.crashes, self.limit_monitor, self.volume_monitor, self.history]
         )
-        self.plans = RunPlans(storage.images, paths, quotas, storage.volumes)
+        self.sandbox_planner = SandboxPlanner(storage.images, paths, quotas, storage.volumes)
         self.egress = _egress(rooms, state, tenants)
         self.turns = Turns()
         self.memory_admission = MemoryAdmission(
@@ -328,7 +328,7 @@ class Steps:
         self.suspend_checkpoints = SuspendCheckpoints(paths, storage.trash, rooms.layers, storage.checksums)
         self.boots = Boots(
             images=storage.images,
-            plans=self.plans,
+            sandbox_planner=self.sandbox_planner,
             running_machines=running_machines,
             agents=agents,
             nameserver=rooms.nameserver,
@@ -339,7 +339,7 @@ class Steps:
             layers=rooms.layers,
             links=rooms.links,
             egress=self.egress,
-            plans=self.plans,
+            sandbox_planner=self.sandbox_planner,
             running_machines=running_machines,
             volume_monitor=self.volume_monitor,
             memory=self.memory_admission,

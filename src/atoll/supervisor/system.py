@@ -262,7 +262,7 @@ class System:
                 leases=state.leases,
                 links=rooms.links,
                 egress=self._steps.egress,
-                plans=self._steps.plans,
+                sandbox_planner=self._steps.sandbox_planner,
                 running_machines=machines.running,
                 agents=machines.agents,
                 attachment=self._steps.attachment,

@@ -178,7 +178,9 @@ async def test_none_is_made_or_kept_while_memory_is_short(harness: Harness) -> N
         await harness.asleep(made)
         await harness.until(lambda: not own._making)
         assert not harness.host.prestarted_machines
-    own.expect(harness.system._steps.plans.of(harness.system.registry.sandbox(made["sandbox_id"]).row))
+    own.expect(
+        harness.system._steps.sandbox_planner.of(harness.system.registry.sandbox(made["sandbox_id"]).row)
+    )
     prestarted = await prestarted_of(harness)
     with patch.object(harness.system.pool, "memory", lambda: SHORT):
         await harness.system.pool.look_after_memory()

@@ -10,7 +10,7 @@ from atoll.supervisor.machines.identity import first_init
 
 if TYPE_CHECKING:
     from atoll.network import Link
-    from atoll.supervisor.lifecycle.run_plans import RunPlans
+    from atoll.supervisor.lifecycle.sandbox_planner import SandboxPlanner
     from atoll.supervisor.machines.agent_client import Agents
     from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.state.rows import SandboxRow
@@ -27,7 +27,7 @@ class Boots:
     """
 
     images: SupervisorImages
-    plans: RunPlans
+    sandbox_planner: SandboxPlanner
     running_machines: RunningMachines
     agents: Agents
     nameserver: str
@@ -42,7 +42,7 @@ class Boots:
         Postcondition: on any exception nothing runs. The link stays the caller's.
         """
         wanted = first_init(row, self.images.facts(row.image_digest), self.nameserver)
-        return await self.running_machines.begin(self.plans.of(row), link, wanted)
+        return await self.running_machines.begin(self.sandbox_planner.of(row), link, wanted)
 
     async def start_program(self, row: SandboxRow, running: RunningMachine) -> None:
         """Start the program of the image in a machine that has just booted, if the row asks for it.

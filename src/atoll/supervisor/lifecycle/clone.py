@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.attachment import Follower
     from atoll.supervisor.lifecycle.egress_control import EgressControl
     from atoll.supervisor.lifecycle.memory_admission import MemoryAdmission
-    from atoll.supervisor.lifecycle.run_plans import RunPlans
-    from atoll.supervisor.machines.plans import RunPlan
+    from atoll.supervisor.lifecycle.sandbox_planner import SandboxPlanner
     from atoll.supervisor.machines.running_machines import RunningMachines
+    from atoll.supervisor.machines.sandbox_plan import SandboxPlan
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.storage.images import SupervisorImages
@@ -41,7 +41,7 @@ class Clones:
     layers: Layers
     links: Links
     egress: EgressControl
-    plans: RunPlans
+    sandbox_planner: SandboxPlanner
     running_machines: RunningMachines
     volume_monitor: Follower
     memory: MemoryAdmission
@@ -93,7 +93,9 @@ class Clones:
             self.egress.govern(link, row)
             await link.guest.know(read_names(checkpoint))
             # Copies share the memory pages that none of them touches.
-            plan = self.plans.of(row, checkpoint=checkpoint, read_ahead=False, being_written=being_written)
+            plan = self.sandbox_planner.of(
+                row, checkpoint=checkpoint, read_ahead=False, being_written=being_written
+            )
             running = await self._begin(row, plan, env_inside, link)
         except BaseException:
             await to_the_end(self._give_up(link, disk))
@@ -109,7 +111,7 @@ class Clones:
         await self._give_up(running.link, running.disk)
 
     async def _begin(
-        self, row: SandboxRow, plan: RunPlan, env_inside: dict[str, str], link: Link
+        self, row: SandboxRow, plan: SandboxPlan, env_inside: dict[str, str], link: Link
     ) -> RunningMachine:
         wanted = branched_init(row, env_inside, self.images.facts(row.image_digest))
         running = await self.running_machines.begin(plan, link, wanted)

@@ -16,7 +16,7 @@ from atoll.types import FilesDiff
 
 if TYPE_CHECKING:
     from atoll.snapshots import Layers
-    from atoll.supervisor.lifecycle.run_plans import RunPlans
+    from atoll.supervisor.lifecycle.sandbox_planner import SandboxPlanner
     from atoll.supervisor.machines.agent_client import Agents
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry
@@ -39,7 +39,7 @@ class Diffs:
     registry: Registry
     paths: Paths
     layers: Layers
-    plans: RunPlans
+    sandbox_planner: SandboxPlanner
     agents: Agents
     complete: bool
 
@@ -97,7 +97,7 @@ class Diffs:
         stack = [self.layers.path(layer_id) for layer_id in row.stack]
         if isinstance(row, SandboxRow):
             stack.insert(0, writable_layer(self.paths.disk(row.sandbox_id, row.disk)))
-        return [*stack, *self.plans.image(row).lowers]
+        return [*stack, *self.sandbox_planner.image(row).lowers]
 
 
 def _told(found: FilesDiff, paths: Sequence[str]) -> FilesDiff:

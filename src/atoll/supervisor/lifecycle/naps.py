@@ -14,13 +14,13 @@ from atoll.engines import LatePages
 from atoll.errors import AtollError, QuotaError
 from atoll.host import to_the_end
 from atoll.supervisor.machines.freeze import thaw_or_end
-from atoll.supervisor.machines.plans import RunPlan
+from atoll.supervisor.machines.sandbox_plan import SandboxPlan
 from atoll.supervisor.state.running_machine import RunningMachine
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.crashes import Crashes
     from atoll.supervisor.lifecycle.restore import Restores
-    from atoll.supervisor.lifecycle.run_plans import RunPlans
+    from atoll.supervisor.lifecycle.sandbox_planner import SandboxPlanner
     from atoll.supervisor.lifecycle.suspend import Suspends
     from atoll.supervisor.lifecycle.suspend_checkpoint import SuspendCheckpoints
     from atoll.supervisor.machines.running_machines import RunningMachines
@@ -43,7 +43,7 @@ class Naps:
     registry: Registry
     paths: Paths
     quotas: TeamQuotas
-    plans: RunPlans
+    sandbox_planner: SandboxPlanner
     running_machines: RunningMachines
     suspend_checkpoints: SuspendCheckpoints
     suspends: Suspends
@@ -132,7 +132,7 @@ class Naps:
     async def _beside(
         self, sandbox: Sandbox, running: RunningMachine, meanwhile: Callable[[], Coroutine[Any, Any, _T]]
     ) -> _T:
-        leave = await self._step_off(running, self.plans.of(sandbox.row))
+        leave = await self._step_off(running, self.sandbox_planner.of(sandbox.row))
         standing = leave is not None
         try:
             return await meanwhile()
@@ -149,7 +149,7 @@ class Naps:
                 if leave is not None:
                     self.tasks.spawn(asyncio.to_thread(leave))
 
-    async def _step_off(self, running: RunningMachine, plan: RunPlan) -> Callable[[], None] | None:
+    async def _step_off(self, running: RunningMachine, plan: SandboxPlan) -> Callable[[], None] | None:
         """Detach a frozen machine from its disk, see ``RunningMachines``.
 
         None if it could not, and was ended.
@@ -169,7 +169,7 @@ class Naps:
         if standing:
             try:
                 await self.compaction.shorten(sandbox)
-                await self.running_machines.step_on(running, self.plans.of(sandbox.row))
+                await self.running_machines.step_on(running, self.sandbox_planner.of(sandbox.row))
                 # The row first: a supervisor that adopts a running machine thaws it if it may be frozen.
                 columns = running.columns()
                 await self.registry.change(sandbox, state="running", napping=False, **columns)

@@ -19,8 +19,8 @@ from atoll.supervisor.machines.prestarted import PrestartedDiedError
 if TYPE_CHECKING:
     from atoll.network import Link
     from atoll.supervisor.lifecycle.attachment import Attachment
-    from atoll.supervisor.lifecycle.run_plans import RunPlans
     from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
+    from atoll.supervisor.lifecycle.sandbox_planner import SandboxPlanner
     from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.state.leases import Columns
     from atoll.supervisor.state.operation_log import Operations
@@ -41,7 +41,7 @@ class Restores:
     registry: Registry
     operations: Operations
     paths: Paths
-    plans: RunPlans
+    sandbox_planner: SandboxPlanner
     running_machines: RunningMachines
     sandbox_links: SandboxLinks
     attachment: Attachment
@@ -74,8 +74,8 @@ class Restores:
                 await under_way.enter_async_context(waking)
                 if not kept:
                     await link.guest.know(read_names(checkpoint))
-                plan = self.plans.of(row, checkpoint=checkpoint)
-                wanted = woken_init(row, self.plans.image(row))
+                plan = self.sandbox_planner.of(row, checkpoint=checkpoint)
+                wanted = woken_init(row, self.sandbox_planner.image(row))
                 running = await self.running_machines.begin(plan, link, wanted)
                 try:
                     if kept:

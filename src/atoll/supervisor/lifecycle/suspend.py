@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.crashes import Crashes
     from atoll.supervisor.lifecycle.last_words import Farewells
     from atoll.supervisor.lifecycle.pause import Pauses
-    from atoll.supervisor.lifecycle.run_plans import RunPlans
     from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
+    from atoll.supervisor.lifecycle.sandbox_planner import SandboxPlanner
     from atoll.supervisor.lifecycle.stop import PowerOff
     from atoll.supervisor.lifecycle.suspend_checkpoint import SuspendCheckpoints
     from atoll.supervisor.machines.running_machines import RunningMachines
@@ -47,7 +47,7 @@ class Suspends:
     operations: Operations
     paths: Paths
     checkpoints: SuspendCheckpoints
-    plans: RunPlans
+    sandbox_planner: SandboxPlanner
     running_machines: RunningMachines
     sandbox_links: SandboxLinks
     crashes: Crashes
@@ -182,7 +182,7 @@ class Suspends:
         machines = self.running_machines
         await asyncio.gather(machines.end(running), machines.write_checksums(checkpoint, row.sandbox_id))
         await self.sandbox_links.let_go(sandbox)
-        machines.prestarted_machines.expect(self.plans.of(row))
+        machines.prestarted_machines.expect(self.sandbox_planner.of(row))
 
 
 async def _leave(rest: Rest, under_way: contextlib.AsyncExitStack) -> None:

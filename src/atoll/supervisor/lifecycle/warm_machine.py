@@ -11,7 +11,7 @@ import msgspec
 from atoll.host import to_the_end
 from atoll.supervisor.machines.default_limits import KEEP_FREE_PERCENT
 from atoll.supervisor.machines.identity import pool_init
-from atoll.supervisor.machines.plans import RunPlan
+from atoll.supervisor.machines.sandbox_plan import SandboxPlan
 from atoll.supervisor.state.ids import new_id, new_machine_uid
 from atoll.supervisor.state.paths import FIRST_DISK
 from atoll.supervisor.state.rows import Versions
@@ -83,11 +83,11 @@ class WarmMachines:
             raise
         return Warm(sandbox_id, machine_uid, plan.versions, running)
 
-    def _plan(self, sandbox_id: str, digest: str) -> RunPlan:
+    def _plan(self, sandbox_id: str, digest: str) -> SandboxPlan:
         limits, engine_disk = self.default_limits, self.engine_disks
         if engine_disk:
             limits = msgspec.structs.replace(limits, disk_mib=None)
-        return RunPlan(
+        return SandboxPlan(
             sandbox_id=sandbox_id,
             image=self.images.facts(digest).lowers,
             stack=(),

@@ -10,12 +10,12 @@ from atoll.types import Limits
 if TYPE_CHECKING:
     from atoll.host import TreeUse
     from atoll.snapshots import Layers
-    from atoll.supervisor.machines.plans import RunPlan
+    from atoll.supervisor.machines.sandbox_plan import SandboxPlan
 
 _ENDLESS = 1 << 60
 
 
-def growth_at_start(layers: Layers, plan: RunPlan) -> DiskGrowth | None:
+def growth_at_start(layers: Layers, plan: SandboxPlan) -> DiskGrowth | None:
     """What may be added to the disk that is mounted for a machine.
 
     None if there is no limit, or if the memory of the checkpoint knows it. That memory refers to another

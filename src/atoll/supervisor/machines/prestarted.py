@@ -23,7 +23,7 @@ from atoll.supervisor.storage.binaries import AGENT_ARGV, Programs
 from atoll.types import HostMemory, Limits
 
 if TYPE_CHECKING:
-    from atoll.supervisor.machines.plans import RunPlan
+    from atoll.supervisor.machines.sandbox_plan import SandboxPlan
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.tasks import Tasks
 
@@ -84,7 +84,7 @@ class PrestartedMachines:
         """The ids of the prestarted machine, and of one that is being made."""
         return set(self._ids)
 
-    def expect(self, plan: RunPlan) -> None:
+    def expect(self, plan: SandboxPlan) -> None:
         """Start to make a prestarted machine that fits this plan, which may be restored soon."""
         if not self.kept or not self._fits(plan) or time.monotonic() < self._rests_until_s:
             return
@@ -98,7 +98,7 @@ class PrestartedMachines:
             self._making = True
             self.tasks.watch(self._make_soon())
 
-    def take(self, plan: RunPlan) -> PrestartedMachine | None:
+    def take(self, plan: SandboxPlan) -> PrestartedMachine | None:
         """Hand over the prestarted machine for a plan with a checkpoint, or None if none fits.
 
         The caller uses it or ends it.
@@ -109,7 +109,7 @@ class PrestartedMachines:
         self._ids.discard(prestarted.machine_id)
         return prestarted
 
-    def _fits(self, plan: RunPlan) -> bool:
+    def _fits(self, plan: SandboxPlan) -> bool:
         # The one that is kept ready runs in the current engine.
         is_current = plan.versions.engine == self.programs.current.engine
         return is_current and not plan.engine_disk and not plan.volumes
@@ -205,5 +205,5 @@ def agent_binds(programs: Programs, versions: Versions) -> tuple[Bind, ...]:
     return (Bind(source=str(programs.agent_dir(versions.agent)), target="/.atoll"),)
 
 
-def _shape(plan: RunPlan) -> _Shape:
+def _shape(plan: SandboxPlan) -> _Shape:
     return _Shape(plan.versions, plan.limits.memory_mib, plan.limits.vcpus)

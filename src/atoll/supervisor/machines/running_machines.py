@@ -25,9 +25,9 @@ from atoll.guest import GuestInit
 from atoll.host import to_the_end
 from atoll.supervisor.integrity.checksums import CheckpointChecksums
 from atoll.supervisor.machines.disk_budget import growth_at_start
-from atoll.supervisor.machines.machine_plans import MachinePlans
-from atoll.supervisor.machines.plans import RunPlan, earlier_pages_directory
+from atoll.supervisor.machines.machine_planner import MachinePlanner
 from atoll.supervisor.machines.prestarted import PrestartedDiedError, PrestartedMachines
+from atoll.supervisor.machines.sandbox_plan import SandboxPlan, earlier_pages_directory
 from atoll.supervisor.machines.uplinks import uplink_of
 from atoll.supervisor.state.ids import new_id
 from atoll.supervisor.state.rows import SandboxRow, Versions
@@ -72,7 +72,7 @@ class RunningMachines:
     sandboxes: Path
     _: KW_ONLY
     engine: Callable[[Versions], Engine]
-    machine_plans: MachinePlans
+    machine_planner: MachinePlanner
     layers: Layers
     agents: Agents
     prestarted_machines: PrestartedMachines
@@ -88,7 +88,7 @@ class RunningMachines:
         """The disks that are mounted for machines."""
         return set(self._owned.values())
 
-    async def begin(self, plan: RunPlan, link: Link, wanted: GuestInit) -> RunningMachine:
+    async def begin(self, plan: SandboxPlan, link: Link, wanted: GuestInit) -> RunningMachine:
         """Mount the disk, start or restore the machine, and have its agent apply ``wanted`` to the guest.
 
         Raises:
@@ -130,7 +130,7 @@ class RunningMachines:
         return running
 
     async def _started(
-        self, plan: RunPlan, machine_plan: MachinePlan, link: Link, prestarted: PrestartedMachine | None
+        self, plan: SandboxPlan, machine_plan: MachinePlan, link: Link, prestarted: PrestartedMachine | None
     ) -> Machine:
         """Start a machine, using the prestarted machine if there is one."""
         engine = self.engine(plan.versions)
@@ -143,7 +143,7 @@ class RunningMachines:
         return await engine.start(machine_plan)
 
     async def _restored(
-        self, plan: RunPlan, machine_plan: MachinePlan, link: Link, prestarted: PrestartedMachine
+        self, plan: SandboxPlan, machine_plan: MachinePlan, link: Link, prestarted: PrestartedMachine
     ) -> Machine | None:
         """Restore into a prestarted machine, and return the machine; None if it has ended instead."""
         try:
@@ -209,7 +209,7 @@ class RunningMachines:
             await machine.kill()
         await self._clear(disk, self.run / (row.machine_id or ""))
 
-    async def strays(self, plan: RunPlan) -> list[tuple[str, bytes]]:
+    async def strays(self, plan: SandboxPlan) -> list[tuple[str, bytes]]:
         """Ids and records of running machines that a dead supervisor started for a sandbox and nothing owns.
 
         A machine that it only began to start does not run when this returns, and never will.
@@ -251,7 +251,7 @@ class RunningMachines:
             _log.error("the machine %s does not end: %s", machine.machine_id, error)
             self._stuck[disk] = machine
 
-    async def step_off(self, running: RunningMachine, plan: RunPlan) -> Callable[[], None]:
+    async def step_off(self, running: RunningMachine, plan: SandboxPlan) -> Callable[[], None]:
         """Have a frozen machine let go of its disk, and unmount the disk.
 
         Returns the work that remains to be done in a thread, see ``Layers.leave``.
@@ -263,19 +263,19 @@ class RunningMachines:
         await self._detaching(plan).detach_files(running.machine)
         return await asyncio.to_thread(self.layers.leave, running.disk)
 
-    async def step_on(self, running: RunningMachine, plan: RunPlan) -> None:
+    async def step_on(self, running: RunningMachine, plan: SandboxPlan) -> None:
         """Undo ``step_off``, on a disk in the same place with the same files.
 
         Raises:
             AtollError: The machine could not; it cannot be used any more.
         """
         machine_plan = await asyncio.to_thread(
-            self.machine_plans.make, plan, running.machine.machine_id, running.link
+            self.machine_planner.make, plan, running.machine.machine_id, running.link
         )
         await self._detaching(plan).attach_files(running.machine, machine_plan)
         running.limits_changed.set()  # its disk is measured again
 
-    def _detaching(self, plan: RunPlan) -> DetachableFiles:
+    def _detaching(self, plan: SandboxPlan) -> DetachableFiles:
         engine = self.engine(plan.versions)
         if not isinstance(engine, DetachableFiles):
             raise UnsupportedError(f"machines of the engine {engine.name!r} keep their files")
@@ -285,10 +285,10 @@ class RunningMachines:
         """Whether machines of these versions can let go of their disks, see ``step_off``."""
         return isinstance(self.engine(versions), DetachableFiles)
 
-    def _prepare(self, plan: RunPlan, machine_id: str, link: Link) -> tuple[MachinePlan, bool]:
+    def _prepare(self, plan: SandboxPlan, machine_id: str, link: Link) -> tuple[MachinePlan, bool]:
         """Mount the disk. Returns what to start on it, and whether its memory has checksums."""
         has_checksums = plan.checkpoint is not None and self.checksums.check(plan.checkpoint, small=True)
-        machine_plan = self.machine_plans.make(plan, machine_id, link)
+        machine_plan = self.machine_planner.make(plan, machine_id, link)
         return msgspec.structs.replace(machine_plan, growth=growth_at_start(self.layers, plan)), has_checksums
 
     def _console(self, sandbox_id: str) -> Path:

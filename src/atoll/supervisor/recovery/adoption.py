@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.attachment import Attachment
     from atoll.supervisor.lifecycle.egress_control import EgressControl
     from atoll.supervisor.lifecycle.pause import PausedWatcher
-    from atoll.supervisor.lifecycle.run_plans import RunPlans
+    from atoll.supervisor.lifecycle.sandbox_planner import SandboxPlanner
     from atoll.supervisor.lifecycle.unplug import Unplugs
     from atoll.supervisor.machines.agent_client import Agents
     from atoll.supervisor.machines.running_machines import RunningMachines
@@ -42,7 +42,7 @@ class Adoption:
     leases: Leases
     links: Links
     egress: EgressControl
-    plans: RunPlans
+    sandbox_planner: SandboxPlanner
     running_machines: RunningMachines
     agents: Agents
     attachment: Attachment
@@ -109,7 +109,7 @@ class Adoption:
         disk = self.paths.disk(row.sandbox_id, row.disk)
         link = await self.links.adopt(begun.link_id) if begun.link_id else None
         self.unplugs.heed(sandbox, was_cut=link is not None and link.was_cut)
-        for machine_id, record in await self.running_machines.strays(self.plans.of(row)):
+        for machine_id, record in await self.running_machines.strays(self.sandbox_planner.of(row)):
             found = row.but(machine_id=machine_id, machine=record, generation=row.generation + 1)
             if link is None:
                 await self.running_machines.end_lost(found, disk)
@@ -128,7 +128,7 @@ class Adoption:
         checkpoint = self.paths.checkpoint(row.sandbox_id)
         self.egress.govern(running.link, row)
         try:
-            wanted = woken_init(row, self.plans.image(row))
+            wanted = woken_init(row, self.sandbox_planner.image(row))
             await running.alive(self.agents.first(running.link, wanted), row.sandbox_id)
             if running.link.was_carried and row.link_id == running.link.link_id:
                 running.link.release()  # it has kept its connections while it slept

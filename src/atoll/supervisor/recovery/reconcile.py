@@ -15,7 +15,7 @@ from atoll.network import SHORTAGES
 from atoll.supervisor.integrity.checksums import CHECKSUMS_FILE
 from atoll.supervisor.lifecycle.kill import Kills
 from atoll.supervisor.lifecycle.unplug import Unplugs
-from atoll.supervisor.machines.plans import earlier_pages_directory
+from atoll.supervisor.machines.sandbox_plan import earlier_pages_directory
 from atoll.supervisor.recovery.leftovers import LeftoverCollector
 from atoll.supervisor.recovery.sleepers import undisturbed
 from atoll.supervisor.state.rows import OperationRow, SandboxRow

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
 from atoll.host import tree_bytes
-from atoll.supervisor.machines.plans import earlier_pages_directory
+from atoll.supervisor.machines.sandbox_plan import earlier_pages_directory
 
 if TYPE_CHECKING:
     from atoll.snapshots import Layers

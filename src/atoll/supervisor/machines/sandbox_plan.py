@@ -1,4 +1,4 @@
-"""Describes what a running machine is to run, and with what."""
+"""The plan of a sandbox: what its next machine runs, and with what."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class VolumeBind(msgspec.Struct, frozen=True):
     limited: bool
 
 
-class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Describes what to run and where.
+class SandboxPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What to run and where. ``SandboxPlanner`` makes it from a row, ``MachinePlanner`` an engine's plan from it.
 
     ``image`` holds the image's layers, the top one first. ``disk`` is the directory of the changes: a
     writable layer, or with ``engine_disk`` the engine's own files. ``checkpoint`` None boots.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from atoll.engines import Bind, MachinePlan
 from atoll.errors import HostError
-from atoll.supervisor.machines.plans import RunPlan, changes_of, earlier_pages_directory
 from atoll.supervisor.machines.prestarted import agent_binds
+from atoll.supervisor.machines.sandbox_plan import SandboxPlan, changes_of, earlier_pages_directory
 from atoll.supervisor.storage.binaries import AGENT_ARGV, Programs
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False, repr=False)
-class MachinePlans:
-    """Mounts disks and makes plans for engines.
+class MachinePlanner:
+    """Mounts disks, and makes an engine's plan of a machine from the plan of a sandbox.
 
     Args:
         run: Where machines have their own directories.
@@ -31,7 +31,7 @@ class MachinePlans:
     layers: Layers
     image_roots: ImageRoots
 
-    def make(self, plan: RunPlan, machine_id: str, link: Link) -> MachinePlan:
+    def make(self, plan: SandboxPlan, machine_id: str, link: Link) -> MachinePlan:
         """Mount the disk, unless it is mounted, and say what to start on it. This blocks.
 
         Raises:
@@ -70,10 +70,10 @@ class MachinePlans:
             earlier_pages=earlier_pages_directory(plan.disk, machine_id) if not plan.engine_disk else None,
         )
 
-    def _root(self, plan: RunPlan) -> Path:
+    def _root(self, plan: SandboxPlan) -> Path:
         return self.layers.mount(plan.image, plan.stack, plan.disk)
 
-    def _image_root(self, plan: RunPlan, binds: tuple[Bind, ...]) -> Path:
+    def _image_root(self, plan: SandboxPlan, binds: tuple[Bind, ...]) -> Path:
         if len(plan.image) > 1:
             raise HostError(
                 "the image was pulled as separate layers, which disks kept by the engine cannot use",

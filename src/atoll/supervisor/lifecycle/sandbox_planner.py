@@ -1,4 +1,4 @@
-"""Plans how the machine of a sandbox runs, from its row."""
+"""Plans what the next machine of a sandbox runs, from the sandbox's row."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from atoll.errors import VolumeNotFoundError
 from atoll.supervisor.machines.identity import hostname_of
-from atoll.supervisor.machines.plans import RunPlan, VolumeBind
+from atoll.supervisor.machines.sandbox_plan import SandboxPlan, VolumeBind
 from atoll.supervisor.state.paths import Paths
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.storage.images import ImageFacts, SupervisorImages
@@ -17,8 +17,8 @@ from atoll.types import VolumeMount
 
 
 @dataclass(eq=False, repr=False)
-class RunPlans:
-    """Makes plans."""
+class SandboxPlanner:
+    """Makes the plans of sandboxes."""
 
     images: SupervisorImages
     paths: Paths
@@ -32,9 +32,9 @@ class RunPlans:
         checkpoint: Path | None = None,
         read_ahead: bool = True,
         being_written: bool = False,
-    ) -> RunPlan:
+    ) -> SandboxPlan:
         """How to run the sandbox of a row. ``read_ahead`` and ``being_written`` are as in ``MachinePlan``."""
-        return RunPlan(
+        return SandboxPlan(
             sandbox_id=row.sandbox_id,
             image=self.image(row).lowers,
             stack=row.stack,
