@@ -14,6 +14,12 @@ from atoll.errors import ForeignNameError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_TIMEOUT = "timeout_s=…, in seconds"
+_TTL = "ttl_s=…, in seconds"
+_CWD = "cwd=… of run, exec and start"
+_TERMINAL = "processes.pty(…), which gives a terminal"
+_HANDLE = "processes.start(…), which returns a handle at once"
+_COMMANDS = "run(…), exec([…]) and processes.start(…); processes.list() tells what runs"
 _SUSPENDS = 'lifecycle=Lifecycle(ttl_s=…, on_expiry="suspend")'
 _LEASE = "lifecycle=Lifecycle(ttl_s=…), in seconds"
 _NETWORK = 'network="none" or network="internet", or a Policy'
@@ -22,23 +28,23 @@ _ADDRESS = (
     "or ports.dial(PORT)"
 )
 _PROGRAM = {
-    "background": "processes.start(…), which returns a handle at once",
+    "background": _HANDLE,
     "capture_output": "nothing: output is always in the result",
     "cmd": "the command first, without a name",
     "command": "the command first, without a name",
-    "detach": "processes.start(…), which returns a handle at once",
+    "detach": _HANDLE,
     "env_vars": "env={…}",
     "environment": "env={…}",
     "envs": "env={…}",
     "input": "stdin=…",
-    "pty": "processes.pty(…), which gives a terminal",
-    "request_timeout": "timeout_s=…, in seconds",
+    "pty": _TERMINAL,
+    "request_timeout": _TIMEOUT,
     "shell": "run(…) for a shell line, exec([…]) for a program without one",
     "text": "nothing: a result has both stdout and stdout_bytes",
-    "timeout": "timeout_s=…, in seconds",
-    "timeoutMs": "timeout_s=…, in seconds",
-    "timeout_ms": "timeout_s=…, in seconds",
-    "tty": "processes.pty(…), which gives a terminal",
+    "timeout": _TIMEOUT,
+    "timeoutMs": _TIMEOUT,
+    "timeout_ms": _TIMEOUT,
+    "tty": _TERMINAL,
     "work_dir": "cwd=…",
     "workdir": "cwd=…",
     "working_dir": "cwd=…",
@@ -54,7 +60,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "block_network": _NETWORK,
         "cpu": "limits=Limits(vcpus=…)",
         "cpus": "limits=Limits(vcpus=…)",
-        "cwd": "cwd=… of run, exec and start",
+        "cwd": _CWD,
         "detach": "keep=True",
         "disk": "limits=Limits(disk_mib=…)",
         "disk_mib": "limits=Limits(disk_mib=…)",
@@ -98,14 +104,14 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "user": "user=… of run, exec and start",
         "vcpus": "limits=Limits(vcpus=…)",
         "within_s": "wait=Wait(within_s=…), in seconds",
-        "workdir": "cwd=… of run, exec and start",
+        "workdir": _CWD,
     },
     "connect": {
-        "timeout": "ttl_s=…, in seconds",
-        "timeoutMs": "ttl_s=…, in seconds",
-        "timeout_ms": "ttl_s=…, in seconds",
-        "timeout_s": "ttl_s=…, in seconds",
-        "ttl": "ttl_s=…, in seconds",
+        "timeout": _TTL,
+        "timeoutMs": _TTL,
+        "timeout_ms": _TTL,
+        "timeout_s": _TTL,
+        "ttl": _TTL,
     },
     "fork": {
         "copies": "count=…",
@@ -132,7 +138,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "beta_pause": "suspend()",
     "checkpoint": "snapshot(), and rollback(…) or create(Snapshot(…))",
     "clone": "fork()",
-    "commands": "run(…), exec([…]) and processes.start(…); processes.list() tells what runs",
+    "commands": _COMMANDS,
     "code_interpreter": "code",
     "commit": "snapshot()",
     "create_code_context": "code.create_context(…)",
@@ -163,10 +169,10 @@ ATTRIBUTES: Mapping[str, str] = {
     "mkdir": "files.mkdir(…)",
     "object_id": "id",
     "open": "files.read(…) and files.write(…)",
-    "pty": "processes.pty(…), which gives a terminal",
+    "pty": _TERMINAL,
     "poll": "info().state, or processes.list()",
     "preview_url": _ADDRESS,
-    "process": "run(…), exec([…]) and processes.start(…); processes.list() tells what runs",
+    "process": _COMMANDS,
     "read_file": "files.read(…)",
     "remove": "kill()",
     "remove_code_context": "code.delete_context(…)",
