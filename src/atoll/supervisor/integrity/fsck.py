@@ -71,9 +71,7 @@ class Fsck:
         return await self._image(part, place, report) if part.kind == "image" else part
 
     async def _memory(self, part: VerifiedPart, place: Path) -> VerifiedPart:
-        paths = self.trees.paths
-        others = [*paths.snapshots.glob("[!.]*/checkpoint"), *paths.sandboxes.glob("[!.]*/checkpoint")]
-        if not await asyncio.to_thread(mend_checkpoint, place, others):
+        if not await asyncio.to_thread(mend_checkpoint, place, self.trees.checkpoints()):
             return part
         found = await asyncio.to_thread(self.checksums.examine, place, lambda _: None)
         if found is None:

@@ -55,6 +55,10 @@ class StoredTrees:
         """The memories of snapshots, and those that sandboxes sleep with."""
         return [self._memory(row) for row in rows if isinstance(row, SnapshotRow) or _sleeps(row)]
 
+    def checkpoints(self) -> list[Path]:
+        """Where snapshots and sandboxes have their checkpoints, those that have one now."""
+        return [self._checkpoint(row) for row in self.rows()]
+
     def layer_users(self, rows: Iterable[_Row]) -> dict[str, list[str]]:
         """The ids of layers, each with what stands on it."""
         return _users((layer_id, row) for row in rows for layer_id in row.stack)
@@ -72,11 +76,16 @@ class StoredTrees:
         return layers | self.images.stood_on() | big
 
     def _memory(self, row: _Row) -> StoredMemory:
+        place = self._checkpoint(row)
         if isinstance(row, SnapshotRow):
-            place = self.paths.snapshot_checkpoint(row.snapshot_id)
             kept = partial(self._has, row.snapshot_id)
             return StoredMemory(row.called, place, kept, whole=row.memory_bytes > PARTLY_BYTES)
-        return StoredMemory(row.called, self.paths.checkpoint(row.sandbox_id), partial(self._sleeps_on, row))
+        return StoredMemory(row.called, place, partial(self._sleeps_on, row))
+
+    def _checkpoint(self, row: _Row) -> Path:
+        if isinstance(row, SnapshotRow):
+            return self.paths.snapshot_checkpoint(row.snapshot_id)
+        return self.paths.checkpoint(row.sandbox_id)
 
     def _has(self, snapshot_id: str) -> bool:
         return any(row.snapshot_id == snapshot_id for row in self.registry.snapshots())
