@@ -275,13 +275,11 @@ class Inspection:
         self._unclaimed.clear()
 
     async def _run_once(self) -> None:
-        await run_earlier_or_new(self._program, self._run)
+        await run_earlier_or_new(self._program, self._run, stays=lambda: self._stays)
 
     async def _run(self, program: Program | LeftProgram, is_new: bool) -> None:
         ended = asyncio.Event()
         try:
-            if is_new:
-                self._program.started(program.pid, program.start_ticks)
             self._talk = EdgeTalk(self._program.socket, self._on_message, ended)
             greeting = await self._talk.greet(self._program.config())
             _log.info("the edge %s, confined by %s", "runs" if is_new else "is taken over", greeting.confined)
@@ -297,7 +295,7 @@ class Inspection:
                 self._forget_unclaimed()
             await self._serve(program, ended)
         finally:
-            await self._end(program)
+            self._end()
 
     async def _serve(self, program: Program | LeftProgram, ended: asyncio.Event) -> None:
         dying = asyncio.ensure_future(program.wait())
@@ -309,18 +307,13 @@ class Inspection:
             for task in (dying, closing):
                 task.cancel()
 
-    async def _end(self, program: Program | LeftProgram) -> None:
+    def _end(self) -> None:
         self._ready.clear()
         self._end_talk()
         self._pair = ""
         for answer in self._judging.values():
             if not answer.done():
                 answer.set_exception(ConnectionError("it has ended"))
-        if self._stays:
-            program.leave()
-        else:
-            await program.kill()
-            self._program.socket.unlink(missing_ok=True)
 
     def _end_talk(self) -> None:
         if self._talk is not None:

@@ -252,18 +252,16 @@ class Relay:
 
     async def _run_once(self) -> None:
         self._stuck.clear()
-        await run_earlier_or_new(self._program, self._run)
+        await run_earlier_or_new(self._program, self._run, stays=lambda: self._stays)
 
     async def _run(self, program: Program | LeftProgram, is_new: bool) -> None:
         try:
             self.pid = program.pid
-            if is_new:
-                self._program.started(program.pid, program.start_ticks)
             self._talk = RelayTalk(self._program.socket, self._on_message, self._stuck.set)
             await self._greet(is_new=is_new)
             await self._serve(program)
         finally:
-            await self._end(program)
+            self._end()
 
     def _on_lost(self) -> None:
         """Another one takes its place."""
@@ -320,7 +318,7 @@ class Relay:
             for task in (dying, stuck):
                 task.cancel()
 
-    async def _end(self, program: Program | LeftProgram) -> None:
+    def _end(self) -> None:
         self._ready.clear()
         if self._talk is not None:
             self._talk.close()
@@ -331,11 +329,6 @@ class Relay:
         self.pid = None
         self._unclaimed = {}
         self._early.clear()
-        if self._stays:
-            program.leave()
-        else:
-            await program.kill()
-            self._program.socket.unlink(missing_ok=True)
 
     def _on_message(self, message: Message) -> None:
         try:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -29,17 +30,27 @@ class ListeningProgram(Protocol):
         """Where it listens."""
 
     @property
+    def started(self) -> Callable[[int, int], None]:
+        """Called with the process's pid and start time before it is told anything. An OSError ends it."""
+
+    @property
     def earlier(self) -> Callable[[], LeftProgram | None]:
         """Returns the one that an earlier supervisor has left; None if none runs."""
 
 
 async def run_earlier_or_new(
-    program: ListeningProgram, run: Callable[[Program | LeftProgram, bool], Awaitable[None]]
+    program: ListeningProgram,
+    run: Callable[[Program | LeftProgram, bool], Awaitable[None]],
+    *,
+    stays: Callable[[], bool],
 ) -> None:
     """Run the program that an earlier supervisor left, or a new one if there is none.
 
+    Postcondition: it is ended, or left to the next supervisor.
+
     Args:
-        run: Runs a process to its end, and is told whether it is new.
+        run: Talks to a process until it ends, and is told whether it is new.
+        stays: Whether it is left.
 
     Raises:
         HostError: Nobody can tell which process an earlier supervisor left.
@@ -50,12 +61,29 @@ async def run_earlier_or_new(
         with listen_at(program.socket) as listener:
             fd = listener.fileno()
             new = start_program((*program.argv(), "-listen", str(fd)), pass_fds=(fd,), env={})
-        await run(new, True)
+        async with _owned(program, new, stays):
+            program.started(new.pid, new.start_ticks)
+            await run(new, True)
         return
     try:
-        await run(earlier, False)
+        async with _owned(program, earlier, stays):
+            await run(earlier, False)
     except (OSError, TimeoutError) as error:
         raise OSError(f"that of an earlier supervisor is ended, with its connections: {error}") from error
+
+
+@contextlib.asynccontextmanager
+async def _owned(
+    program: ListeningProgram, process: Program | LeftProgram, stays: Callable[[], bool]
+) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        if stays():
+            process.leave()
+        else:
+            await process.kill()
+            program.socket.unlink(missing_ok=True)
 
 
 async def keep_running(name: str, run: Callable[[], Awaitable[None]], pauses_s: Sequence[float]) -> None:
