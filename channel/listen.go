@@ -5,9 +5,14 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// When descriptors or memory are short, who connects is tried again a little later.
+const shortage = 250 * time.Millisecond
 
 // Listener is the SOCK_SEQPACKET socket of an inherited descriptor, on which others may connect.
 func Listener(fd int) (*net.UnixListener, error) {
@@ -27,8 +32,30 @@ func Listener(fd int) (*net.UnixListener, error) {
 	return listener, nil
 }
 
-// UserOf is the user who has connected.
-func UserOf(conn *net.UnixConn) (int, error) {
+// Accept is the next one who connects. It waits for that, also while descriptors or memory are short.
+func Accept(listener *net.UnixListener) (*net.UnixConn, error) {
+	for {
+		conn, err := listener.AcceptUnix()
+		switch {
+		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM),
+			errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.ECONNABORTED):
+			time.Sleep(shortage)
+		default:
+			return conn, err
+		}
+	}
+}
+
+// MayTalk refuses who has connected, unless it is a user or root. The error calls what they connected to by its name.
+func MayTalk(conn *net.UnixConn, user int, name string) error {
+	found, err := userOf(conn)
+	if err == nil && found != 0 && found != user {
+		err = fmt.Errorf("user %d may not talk to the %s: %w", found, name, syscall.EPERM)
+	}
+	return err
+}
+
+func userOf(conn *net.UnixConn) (int, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return 0, err

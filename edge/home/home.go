@@ -4,11 +4,9 @@ package home
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"atoll/channel"
@@ -146,15 +144,6 @@ func (h *Home) close() error {
 	h.stop()
 	h.served.Wait()
 	return h.failed
-}
-
-// mayTalk tells whether who connected is this process's user at its start, or root.
-func (h *Home) mayTalk(conn *net.UnixConn) error {
-	user, err := channel.UserOf(conn)
-	if err == nil && user != 0 && user != h.user {
-		err = fmt.Errorf("user %d may not talk to the edge: %w", user, syscall.EPERM)
-	}
-	return err
 }
 
 // The first owner comes within this time.

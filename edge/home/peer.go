@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"atoll/channel"
 	"atoll/edge/control"
 	"atoll/edge/serve"
@@ -19,8 +17,6 @@ import (
 
 const (
 	peersMost = 16
-	// When descriptors are short, who wants to talk is tried again a little later.
-	shortage = 250 * time.Millisecond
 	// How many sandboxes a new owner hears of in one message.
 	knownTogether = 500
 )
@@ -47,13 +43,10 @@ func (h *Home) Serve(listener *net.UnixListener) error {
 	})
 	defer first.Stop()
 	for {
-		conn, err := listener.AcceptUnix()
+		conn, err := channel.Accept(listener)
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return h.close()
-		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM),
-			errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.ECONNABORTED):
-			time.Sleep(shortage)
 		case err != nil:
 			h.fail(fmt.Errorf("accept: %w", err))
 		default:
@@ -63,7 +56,7 @@ func (h *Home) Serve(listener *net.UnixListener) error {
 }
 
 func (h *Home) welcome(conn *net.UnixConn) {
-	if err := h.mayTalk(conn); err != nil {
+	if err := channel.MayTalk(conn, h.user, "edge"); err != nil {
 		h.faults.note(err.Error())
 		conn.Close()
 		return

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"atoll/channel"
@@ -188,13 +187,4 @@ func (h *Home) remove(id string) error {
 		found.close()
 	}
 	return nil
-}
-
-// mayTalk tells whether who connected is this process's user at its start, or root.
-func (h *Home) mayTalk(conn *net.UnixConn) error {
-	user, err := channel.UserOf(conn)
-	if err == nil && user != 0 && user != h.parts.User {
-		err = fmt.Errorf("user %d may not talk to the relay: %w", user, syscall.EPERM)
-	}
-	return err
 }

@@ -1,7 +1,6 @@
 package home
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,19 +9,14 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"atoll/channel"
 	"atoll/relay/control"
-	"atoll/relay/pace"
 )
 
 const (
 	peersMost = 64
 	// The first owner comes within this time.
 	firstMost = 10 * time.Second
-	// When descriptors are short, who wants to talk is tried again a little later.
-	shortage = 250 * time.Millisecond
 )
 
 // peer is who has connected to the relay, and may ask. The owner is told events as well.
@@ -47,13 +41,10 @@ func (h *Home) Serve(listener *net.UnixListener) error {
 	h.mu.Unlock()
 	defer h.close()
 	for {
-		conn, err := listener.AcceptUnix()
+		conn, err := channel.Accept(listener)
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return nil
-		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM),
-			errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.ECONNABORTED):
-			pace.Rest(context.Background(), shortage)
 		case err != nil:
 			return fmt.Errorf("accept: %w", err)
 		default:
@@ -63,7 +54,7 @@ func (h *Home) Serve(listener *net.UnixListener) error {
 }
 
 func (h *Home) welcome(conn *net.UnixConn) {
-	if err := h.mayTalk(conn); err != nil {
+	if err := channel.MayTalk(conn, h.parts.User, "relay"); err != nil {
 		h.events.log(err.Error())
 		conn.Close()
 		return
