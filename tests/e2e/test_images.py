@@ -252,4 +252,4 @@ def test_one_flipped_bit_in_an_image_is_found_and_a_layer_that_two_have_is_read_
         Images.delete(reference)
     own = {part.name for part in report.parts if part.needed_by == [two]}
     assert own
-    assert not any((bare_home / "images" / "layers" / f".seal-{name}").exists() for name in own)
+    assert not any((bare_home / "images" / "layers" / f".checksums-{name}").exists() for name in own)

@@ -48,7 +48,7 @@ def slept(sandbox: Sandbox) -> Path:
     """Suspend a sandbox, and return its checkpoint."""
     sandbox.suspend()
     checkpoint = Path(os.environ["ATOLL_HOME"]) / "sandboxes" / sandbox.id / "checkpoint"
-    until(lambda: (checkpoint / "seal.json").exists())
+    until(lambda: (checkpoint / "checksums.json").exists())
     return checkpoint
 
 

@@ -29,7 +29,7 @@ def test_one_changed_byte_anywhere_in_the_pages_is_found(tmp_path: Path, at: int
 def test_damaged_checksums_are_no_licence(tmp_path: Path) -> None:
     (tmp_path / "checkpoint.img").write_bytes(b"state")
     CheckpointChecksums().write(tmp_path)
-    (tmp_path / "seal.json").write_bytes(b"{")
+    (tmp_path / "checksums.json").write_bytes(b"{")
     with pytest.raises(DamagedError):
         CheckpointChecksums().check(tmp_path, small=True)
 

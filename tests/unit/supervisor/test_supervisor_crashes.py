@@ -39,7 +39,7 @@ def test_a_supervisor_that_dies_in_a_suspend_leaves_it_running_or_asleep_with_it
         harness.agents.deaf = False
         state = (await harness.ask("GET", one)).json["state"]
         assert state == ("running" if step == "change" else "suspended")
-        checksums = harness.home.sandboxes / made["sandbox_id"] / "checkpoint" / "seal.json"
+        checksums = harness.home.sandboxes / made["sandbox_id"] / "checkpoint" / "checksums.json"
         assert checksums.exists() == (step == "end")
         await harness.ask("POST", f"{one}/wake")
         machine = harness.machine_of(made["sandbox_id"])

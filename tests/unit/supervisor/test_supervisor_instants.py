@@ -117,7 +117,7 @@ async def _asleep(harness: Harness) -> tuple[str, Path]:
     harness.layers.unsettled[disk] = settle
     await harness.asleep(made)
     # It is made while the disk is unmounted, and by its time could hide what that changes.
-    (directory / "checkpoint" / "seal.json").unlink()
+    (directory / "checkpoint" / "checksums.json").unlink()
     return made["sandbox_id"], disk
 
 

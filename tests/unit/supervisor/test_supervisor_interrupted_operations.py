@@ -342,4 +342,4 @@ async def test_a_supervisor_that_stops_waits_for_the_ends_of_what_sleeps(harness
     asyncio.get_running_loop().call_soon(ended.set)
     await closing
     assert harness.host.machines == {}
-    assert (harness.home.sandboxes / made["sandbox_id"] / "checkpoint" / "seal.json").exists()
+    assert (harness.home.sandboxes / made["sandbox_id"] / "checkpoint" / "checksums.json").exists()

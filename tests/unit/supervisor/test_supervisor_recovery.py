@@ -173,7 +173,7 @@ async def test_a_memory_that_had_not_reached_the_disk_when_the_host_went_down_is
     one = f"/v1/sandboxes/{made['sandbox_id']}"
     await harness.asleep(made)
     checkpoint = harness.home.sandboxes / made["sandbox_id"] / "checkpoint"
-    (checkpoint / "seal.json").unlink()  # as while a layer is frozen below it
+    (checkpoint / "checksums.json").unlink()  # as while a layer is frozen below it
     (checkpoint / "boot").write_bytes(b"")
     assert (await harness.ask("POST", f"{one}/wake")).json["code"] == "damaged"
     assert (await harness.ask("POST", f"{one}/wake")).json["state"] == "running"

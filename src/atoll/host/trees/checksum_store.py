@@ -11,7 +11,7 @@ from atoll.host.files import sync_directory
 from atoll.host.trees.checksum_process import check_tree, checksum_tree
 from atoll.host.trees.checksums import CheckedTree, checksummed_bytes
 
-_PREFIX, _ASIDE = ".seal-", ".part-.seal-"
+_PREFIX, _ASIDE = ".checksums-", ".part-.checksums-"
 
 
 class TreeChecksums:

@@ -19,7 +19,7 @@ from atoll.host.trees.facts import Entry, Facts, Group, Pace, walk
 from atoll.host.trees.whole import open_below, open_top
 from atoll.types import Damage, msgpack_reader
 
-_MAGIC = b"atoll tree seal 1\n"
+_MAGIC = b"atoll tree checksums 1\n"
 # After the records: the number of entries, the bytes that were read of them, and the SHA-256 of all before.
 _END = struct.Struct(">QQ32s")
 _LENGTH = struct.Struct(">I")

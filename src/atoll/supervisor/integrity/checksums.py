@@ -14,7 +14,7 @@ from atoll.errors import DamagedError
 from atoll.host import CheckedTree, boot_id, write_atomically
 from atoll.types import Damage, from_json
 
-CHECKSUMS_FILE = "seal.json"
+CHECKSUMS_FILE = "checksums.json"
 BOOT = "boot"
 _BLOCK_BYTES = 1 << 20
 # Of a larger file, only its ends and every 16th block are read: reading all of it would take as long as the

@@ -40,10 +40,10 @@ class StateDigests:
             if row.snapshot_id in self._known:
                 return self._known[row.snapshot_id]
             with registry.pins.during(row.snapshot_id, *row.stack):
-                sealed = [await self._sealed(layers.path(layer_id)) for layer_id in row.stack]
+                sums = [await self._checksums(layers.path(layer_id)) for layer_id in row.stack]
                 memory = self._trees.paths.snapshot_checkpoint(row.snapshot_id)
                 try:
-                    found = await asyncio.to_thread(_digest, row.image_digest, memory, sealed)
+                    found = await asyncio.to_thread(_digest, row.image_digest, memory, sums)
                 except OSError as error:
                     raise DamagedError(
                         f"snapshot {ref!r} cannot be read: {error}", hint=f"see `atoll snapshot verify {ref}`"
@@ -53,7 +53,7 @@ class StateDigests:
         self._known[row.snapshot_id] = found
         return found
 
-    async def _sealed(self, layer: Path) -> Path:
+    async def _checksums(self, layer: Path) -> Path:
         """The checksum file of a layer: the names, facts and content of all in it."""
         checksums = TreeChecksums(layer.parent)
         if not checksums.has(layer.name):
@@ -61,12 +61,12 @@ class StateDigests:
         return checksums.path(layer.name)
 
 
-def _digest(image_digest: str, memory: Path, sealed: Iterable[Path]) -> str:
+def _digest(image_digest: str, memory: Path, sums: Iterable[Path]) -> str:
     total = hashlib.sha256(f"image {image_digest}\n".encode())
     for path in sorted(memory.iterdir()):
         if path.is_file() and path.name not in (BOOT, CHECKSUMS_FILE):
             total.update(f"memory {path.name} {_sha256(path)}\n".encode())
-    for path in sealed:
+    for path in sums:
         total.update(f"layer {_sha256(path)}\n".encode())
     return total.hexdigest()
 
