@@ -29,6 +29,7 @@ TESTS = tuple(
         "snapshots",
         "types",
         "test_errors.py",
+        "test_exit_codes.py",
     )
 )
 
