@@ -34,7 +34,6 @@ those with the word `Spec` and those that you make (`Limits`, `Lifecycle`, `Poli
 wanted, those with `Info` what was seen.
 """
 _ONE_LINE = 88
-CONSTANTS = ("HOST_NAME", "NO_LIMIT")
 
 
 def sdk_page() -> str:
@@ -56,21 +55,12 @@ def types_page() -> str:
 def _others() -> str:
     """What is no class: the words that a value may be, unions, and constants."""
     lines = []
-    for name in public_values():
+    for name in sorted(atoll.types.__all__):
         value = getattr(atoll.types, name)
         if not inspect.isclass(value):
             shown = repr(value) if isinstance(value, str) else _plain(_spelled(value))
             lines.append(f"{name} = {shown}\n")
     return f"## Other names\n\n{_code(''.join(lines))}\n"
-
-
-def public_values() -> list[str]:
-    """The names of ``atoll.types`` that programs write. Functions and other constants are for atoll's own rooms."""
-    return sorted(
-        name
-        for name in atoll.types.__all__
-        if name in CONSTANTS or (name[0].isupper() and not name.isupper())
-    )
 
 
 def _kinds(room: ModuleType) -> Iterator[type]:

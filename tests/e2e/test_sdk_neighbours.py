@@ -10,7 +10,8 @@ from tests.waiting import until
 
 from atoll import Hosting, Sandbox, Teams
 from atoll.protocol import AGENT_PORT
-from atoll.types import SANDBOX_DOMAIN, Policy, Rule
+from atoll.types import Policy, Rule
+from atoll.types.internal import SANDBOX_DOMAIN
 
 PORT = 8080
 SERVER = f"""

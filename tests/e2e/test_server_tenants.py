@@ -20,7 +20,7 @@ from tests.waiting import until
 
 from atoll import Hosting, Keys, Quotas, Sandbox, Snapshots, Teams, Templates, Volumes
 from atoll.errors import InUseError, QuotaError
-from atoll.types import key_id_of
+from atoll.types.internal import key_id_of
 
 ANSWER_S = 120.0
 MISSING = {

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import subprocess
 import sys
 from inspect import signature
@@ -11,6 +12,7 @@ import pytest
 import atoll
 import atoll.errors
 import atoll.sdk
+import atoll.types
 from atoll.errors import AtollError
 
 ARGUMENTS = 12
@@ -54,6 +56,11 @@ def test_the_errors_offer_every_error_and_nothing_else() -> None:
     assert sorted(atoll.errors.__all__) == atoll.errors.__all__
     ours = {name for name in below(AtollError) if hasattr(atoll.errors, name)}
     assert ours == set(atoll.errors.__all__)
+
+
+def test_the_types_offer_values_and_no_function() -> None:
+    """What only atoll's own rooms use is in ``atoll.types.internal``."""
+    assert [name for name in atoll.types.__all__ if inspect.isfunction(getattr(atoll.types, name))] == []
 
 
 def test_every_public_name_is_there_and_at_home_where_type_checkers_look() -> None:

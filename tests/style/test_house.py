@@ -208,7 +208,7 @@ def test_the_sync_sdk_is_generated_from_the_async_one_as_it_is() -> None:
 
 
 def test_rooms_are_entered_through_their_doors() -> None:
-    """A room is imported through its ``__init__`` only."""
+    """A room is imported through its ``__init__`` only. ``types`` has a second door, which is not public."""
     rooms = {path.name for path in (ROOT / "src/atoll").iterdir() if (path / "__init__.py").exists()}
     broken = []
     for path in SOURCES:
@@ -219,6 +219,8 @@ def test_rooms_are_entered_through_their_doors() -> None:
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             for name in names:
                 parts = name.split(".")
+                if name == "atoll.types.internal":
+                    continue
                 if parts[0] == "atoll" and len(parts) > 2 and parts[1] in rooms and parts[1] != path.parts[2]:
                     broken.append(f"{path}: {name}")
     assert broken == []

@@ -42,7 +42,7 @@ from atoll.errors import (
     StateError,
     SupervisorError,
 )
-from atoll.types import one_source
+from atoll.types.internal import one_source
 
 __all__ = ["AtollSandboxConfig", "AtollSandboxEnvironment"]
 

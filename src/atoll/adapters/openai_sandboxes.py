@@ -41,7 +41,7 @@ from atoll import AsyncSandbox, AtollError, Lifecycle
 from atoll.errors import ExecTimeoutError as AtollExecTimeoutError
 from atoll.errors import FileMissingError, SandboxNotFoundError
 from atoll.sdk import AsyncForward
-from atoll.types import one_source
+from atoll.types.internal import one_source
 
 __all__ = ["AtollSandboxClient", "AtollSandboxOptions", "AtollSession", "AtollSessionState"]
 

@@ -44,7 +44,7 @@ from atoll import AtollError, Boot, Lifecycle, Limits, Sandbox, Wait
 from atoll.adapters.bash_sessions import BashSession
 from atoll.adapters.dockerfiles import build, template_name
 from atoll.errors import ExecTimeoutError, SandboxNotFoundError
-from atoll.types import one_source
+from atoll.types.internal import one_source
 
 __all__ = ["AtollDeployment", "AtollDeploymentConfig", "AtollRuntime"]
 

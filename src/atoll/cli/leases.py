@@ -10,7 +10,8 @@ import click
 
 from atoll.cli.text import moment
 from atoll.errors import InvalidSpecError
-from atoll.types import Lifecycle, SandboxInfo, seconds_of
+from atoll.types import Lifecycle, SandboxInfo
+from atoll.types.internal import seconds_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 

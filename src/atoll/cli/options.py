@@ -12,7 +12,8 @@ from atoll.cli.leases import Length
 from atoll.cli.limit_options import limit_options
 from atoll.cli.network import NetworkParameter
 from atoll.errors import AtollError
-from atoll.types import VolumeMount, is_host_path
+from atoll.types import VolumeMount
+from atoll.types.internal import is_host_path
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from atoll.cli.limit_options import limits
-from atoll.types import Boot, Hosting, one_source
+from atoll.types import Boot, Hosting
+from atoll.types.internal import one_source
 
 
 def pairs(given: Iterable[tuple[str, str]]) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 
 from atoll.errors import InvalidSpecError, StateError
-from atoll.types import check_number
+from atoll.types.internal import check_number
 
 
 class Budget:

@@ -17,7 +17,8 @@ from atoll.evals.journal import Header, Journal, request_digest
 from atoll.evals.results import Results
 from atoll.evals.rows import Row
 from atoll.evals.runs import Runs
-from atoll.types import SnapshotInfo, check_choice, check_number, check_text
+from atoll.types import SnapshotInfo
+from atoll.types.internal import check_choice, check_number, check_text
 
 Task: TypeAlias = Callable[[Any, Any], Any]
 Keep = Literal["best", "failed"]

@@ -13,7 +13,7 @@ import msgspec
 from atoll.errors import DamagedError, InUseError
 from atoll.evals.locking import lock
 from atoll.evals.rows import Row
-from atoll.types import as_json, from_json
+from atoll.types.internal import as_json, from_json
 
 _FORMAT = 1
 _BINARY = getattr(os, "O_BINARY", 0)

@@ -10,7 +10,8 @@ from typing import Any
 
 from atoll.errors import CodeFailedError, ExecFailedError
 from atoll.evals.rows import Status
-from atoll.types import ExecResult, as_json, from_json
+from atoll.types import ExecResult
+from atoll.types.internal import as_json, from_json
 
 _VALUE_BYTES = 256 << 10
 _ERROR_CHARACTERS = 2000

@@ -25,7 +25,8 @@ from atoll.evals.results import Results
 from atoll.evals.rows import Row, best_of
 from atoll.evals.threads import in_thread
 from atoll.sdk import AsyncSandbox, Sandbox
-from atoll.types import SandboxInfo, from_json
+from atoll.types import SandboxInfo
+from atoll.types.internal import from_json
 
 if TYPE_CHECKING:
     from atoll.evals.evaluation import Evaluation

@@ -13,7 +13,7 @@ import msgspec
 
 from atoll.evals.outcome import harmless
 from atoll.evals.rows import Row, Summary
-from atoll.types import html_output, html_table
+from atoll.types.internal import html_output, html_table
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -11,7 +11,8 @@ from msgspec import Meta
 
 from atoll import errors
 from atoll.errors import AgentError, AtollError
-from atoll.types import FileInfo, MemoryKill, ProcessInfo, SearchMatch, TerminalSize, from_json
+from atoll.types import FileInfo, MemoryKill, ProcessInfo, SearchMatch, TerminalSize
+from atoll.types.internal import from_json
 
 _Value = TypeVar("_Value")
 _Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]

@@ -13,7 +13,8 @@ import msgspec
 from atoll.errors import AgentError, AtollError, InvalidSpecError, NotFoundError, QuotaError
 from atoll.guest.answers import check_values
 from atoll.guest.requests import GuestRequest
-from atoll.types import CodeContext, CodeException, CodeOutput, CodeResult, CodeVariable, converted, from_json
+from atoll.types import CodeContext, CodeException, CodeOutput, CodeResult, CodeVariable
+from atoll.types.internal import converted, from_json
 
 CODE_PORT = 49999
 """Where the server listens, as clients of E2B's code interpreter expect."""

@@ -9,7 +9,8 @@ from urllib.parse import quote
 import msgspec
 
 from atoll.guest.definitions import Definition
-from atoll.types import GuestPath, TerminalSize, as_json, check_text, path_text
+from atoll.types import GuestPath, TerminalSize
+from atoll.types.internal import as_json, check_text, path_text
 
 _JSON = (("content-type", "application/json"),)
 _TEXT_HINT = "names and arguments are UTF-8; other bytes go through stdin, files, or whole directories"

@@ -11,7 +11,8 @@ from msgspec import Meta
 from atoll.guest.answers import decoded
 from atoll.guest.definitions import definition_of
 from atoll.guest.requests import GuestRequest, json_request
-from atoll.types import SERVICES_MOST, ServiceInfo, ServiceSpec
+from atoll.types import ServiceInfo, ServiceSpec
+from atoll.types.internal import SERVICES_MOST
 
 Verb = Literal["start", "stop", "restart"]
 _Count = Annotated[int, Meta(ge=0, le=(1 << 53))]

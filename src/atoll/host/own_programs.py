@@ -12,7 +12,7 @@ from atoll.host.files import write_atomically
 from atoll.host.home import Home
 from atoll.host.pids import boot_id, kill_process
 from atoll.host.processes import LeftProgram
-from atoll.types import from_json
+from atoll.types.internal import from_json
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,8 @@ import msgspec
 from atoll.errors import ImageNotFoundError
 from atoll.host import TreeChecksums, locked, remove_tree, write_atomically
 from atoll.images.owners import Owner, read_owners
-from atoll.types import ImageInfo, from_json
+from atoll.types import ImageInfo
+from atoll.types.internal import from_json
 
 ROOTFS = "rootfs"
 BUILDING = "build-"

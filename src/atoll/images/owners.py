@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from atoll.types import from_json
+from atoll.types.internal import from_json
 
 Owner = tuple[str, int, int]
 """A path below the root, a uid, a gid."""

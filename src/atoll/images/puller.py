@@ -20,7 +20,8 @@ from atoll.errors import (
     UnsupportedError,
 )
 from atoll.host import ProgramResult, RunProgramError, puller_path, run_program
-from atoll.types import ImageAccess, from_json
+from atoll.types import ImageAccess
+from atoll.types.internal import from_json
 
 
 class TooBigError(ImagePullError):

@@ -16,7 +16,8 @@ import msgspec
 from atoll.errors import ImageBuildError, NoSpaceError
 from atoll.host import free_bytes, one_id
 from atoll.images.owners import Owner, write_owners
-from atoll.types import Progress, from_json
+from atoll.types import Progress
+from atoll.types.internal import from_json
 
 PACKAGE = "atoll_base"
 ARCHIVE = "base.tar.xz"

@@ -11,7 +11,8 @@ from anyio.abc import TaskGroup, TaskStatus
 from atoll.errors import InvalidSpecError, NameTakenError, SandboxNotFoundError, StateError
 from atoll.mcp.defaults import Defaults
 from atoll.sdk import AsyncSandbox
-from atoll.types import Lifecycle, Progress, SandboxInfo, Wait, check_number, one_source
+from atoll.types import Lifecycle, Progress, SandboxInfo, Wait
+from atoll.types.internal import check_number, one_source
 
 IDLE_S = 1800.0
 MOST_FORWARDS = 64

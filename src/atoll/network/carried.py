@@ -19,7 +19,8 @@ from atoll.network.channel import Message
 from atoll.network.flows import Flow
 from atoll.network.relay import Relay
 from atoll.policy import proxy_document, spelled_out
-from atoll.types import EgressDecision, Policy, converted
+from atoll.types import EgressDecision, Policy
+from atoll.types.internal import converted
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import Any
 from atoll.network.channel import Message
 from atoll.network.flows import Flow
 from atoll.network.relay import Relay
-from atoll.types import converted
+from atoll.types.internal import converted
 
 
 class CarriedState:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from atoll.types import from_json
+from atoll.types.internal import from_json
 
 _LONGEST_BYTES = 64 << 10
 _LONGEST_DOCUMENT_BYTES = 64 << 20

@@ -26,7 +26,8 @@ from atoll.network.relay import Relay
 from atoll.network.restarts import keep_running, run_earlier_or_new
 from atoll.network.spending import Spending, Spent
 from atoll.policy import spelled_out
-from atoll.types import EgressDecision, EgressVerdict, Policy, converted
+from atoll.types import EgressDecision, EgressVerdict, Policy
+from atoll.types.internal import converted
 
 _START_S = 15.0
 _JUDGE_S = 10.0

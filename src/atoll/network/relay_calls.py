@@ -12,7 +12,7 @@ import msgspec
 
 from atoll.network.channel import Message, in_memory, read_document
 from atoll.network.seqpacket import connect_to
-from atoll.types import from_json
+from atoll.types.internal import from_json
 
 # It answers within a millisecond. One that does not is stuck, and another one takes its place.
 CALL_S = 5.0

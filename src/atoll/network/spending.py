@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from atoll.types import Policy, RateLimit, Rule, from_json
+from atoll.types import Policy, RateLimit, Rule
+from atoll.types.internal import from_json
 
 _Requests = list[tuple[int, int]]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from atoll.policy.hosts import plain_pattern
-from atoll.types import HOST_NAME, SANDBOX_DOMAIN, EgressPolicy, Policy, Rule
+from atoll.types import HOST_NAME, EgressPolicy, Policy, Rule
+from atoll.types.internal import SANDBOX_DOMAIN
 
 
 def is_internal(name: str | None) -> bool:

@@ -13,7 +13,8 @@ from atoll.policy.hosts import ANY, plain_pattern, suffixes
 from atoll.policy.internal import is_internal, sandbox_ref
 from atoll.policy.ports import EVERY_PORT, LAST_PORT, WEB_PORTS, Ports, port_ranges
 from atoll.policy.ranges import Address, Network, network_of, never_open, only_closed, touches_closed
-from atoll.types import SANDBOX_DOMAIN, Rule
+from atoll.types import Rule
+from atoll.types.internal import SANDBOX_DOMAIN
 
 Mask = int
 """A set of rules by their index."""

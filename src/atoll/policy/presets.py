@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from atoll.types import EgressPolicy, Policy, Rule, check_network
+from atoll.types import EgressPolicy, Policy, Rule
+from atoll.types.internal import check_network
 
 _READ = ("GET", "HEAD")
 _NOTHING = Policy()

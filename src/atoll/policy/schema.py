@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from atoll.types import Policy, from_json
+from atoll.types import Policy
+from atoll.types.internal import from_json
 
 _ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 

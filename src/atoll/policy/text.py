@@ -12,7 +12,8 @@ import msgspec
 
 from atoll.errors import InvalidSpecError
 from atoll.policy.check import fault_of
-from atoll.types import Policy, converted
+from atoll.types import Policy
+from atoll.types.internal import converted
 
 _HEADER = re.compile(r"""\s*\[\[\s*(?:rules|"rules"|'rules')\s*\]\]""")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")

@@ -10,7 +10,8 @@ import msgspec
 
 from atoll.errors import InvalidSpecError
 from atoll.protocol.messages import ErrorBody
-from atoll.types import Recovery, from_json
+from atoll.types import Recovery
+from atoll.types.internal import from_json
 
 DIAL_LIMIT_BYTES = 16384
 # The port on which the agent listens inside. E2B's clients know it.

@@ -9,7 +9,7 @@ import msgspec
 
 from atoll.errors import InvalidSpecError
 from atoll.protocol.dial import AGENT_PORT
-from atoll.types import check_number
+from atoll.types.internal import check_number
 
 # The query parameter of a signed link, and the cookie that takes its place.
 LINK = "atoll-link"

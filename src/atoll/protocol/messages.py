@@ -14,7 +14,8 @@ import msgspec
 
 from atoll.errors import AtollError, InternalError, NoSpaceError, from_wire
 from atoll.protocol.shortages import shortage_of
-from atoll.types import EgressDecision, EgressPolicy, Lifecycle, Limits, Progress, Quotas, check_number
+from atoll.types import EgressDecision, EgressPolicy, Lifecycle, Limits, Progress, Quotas
+from atoll.types.internal import check_number
 
 PROTOCOL_VERSION = 1
 # A token that a client chooses for a request that makes sandboxes. `DELETE /v1/requests/TOKEN` says that the

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 
 from atoll.errors import InvalidSpecError
-from atoll.types import check_text
+from atoll.types.internal import check_text
 
 CHUNK_BYTES = 65536
 MIB = 1 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from atoll.errors import InvalidSpecError
-from atoll.types import check_number
+from atoll.types.internal import check_number
 
 # the agent can count this in milliseconds, and nobody waits longer
 _MOST_S = 1e12

@@ -7,7 +7,8 @@ from typing import Any
 
 from atoll.errors import InvalidSpecError
 from atoll.protocol import DiffRequest, ForkRequest, PromoteRequest
-from atoll.types import Lifecycle, SandboxInfo, SnapshotInfo, check_kind, check_number, check_text, texts_of
+from atoll.types import Lifecycle, SandboxInfo, SnapshotInfo
+from atoll.types.internal import check_kind, check_number, check_text, texts_of
 
 
 def fork_request(count: int | None, names: Sequence[str] | None, lifecycle: Lifecycle | None) -> ForkRequest:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from atoll.errors import AgentError, InvalidSpecError
-from atoll.types import GitBranch, GitChange, GitCommit, GitStatus, GuestPath, check_text, path_text
+from atoll.types import GitBranch, GitChange, GitCommit, GitStatus, GuestPath
+from atoll.types.internal import check_text, path_text
 
 # `git` asks nobody, prints no colours and starts no pager, and says the same in every country
 ENV = {"GIT_TERMINAL_PROMPT": "0", "GIT_PAGER": "cat", "LC_ALL": "C.UTF-8", "GIT_EDITOR": "true"}

@@ -12,7 +12,7 @@ import msgspec
 from atoll.errors import StateError
 from atoll.host import Home, process_alive
 from atoll.protocol import SERVER_RECORDS, ServerRecord, link_value, port_url
-from atoll.types import from_json
+from atoll.types.internal import from_json
 
 
 def url_of(home: Home, sandbox_id: str, port: int, expires_in_s: float | None) -> str:

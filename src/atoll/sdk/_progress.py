@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Literal, TextIO, TypeVar
 
-from atoll.types import Progress, check_choice
+from atoll.types import Progress
+from atoll.types.internal import check_choice
 
 _T = TypeVar("_T")
 OnProgress = Callable[[Progress], Any] | Literal[False] | None

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from atoll.errors import HostError, InvalidSpecError
-from atoll.types import as_json, from_json
+from atoll.types.internal import as_json, from_json
 
 URL, KEY, CA = "ATOLL_URL", "ATOLL_API_KEY", "ATOLL_CA"
 HERE = "local"

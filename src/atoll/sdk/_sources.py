@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from atoll.errors import InvalidSpecError
-from atoll.types import Snapshot, SnapshotInfo, Source, Template, TemplateInfo, check_text
+from atoll.types import Snapshot, SnapshotInfo, Source, Template, TemplateInfo
+from atoll.types.internal import check_text
 
 
 def source_fields(source: Source | None) -> dict[str, str]:

@@ -25,7 +25,7 @@ from atoll.protocol import (
     Hello,
     raise_body,
 )
-from atoll.types import from_json
+from atoll.types.internal import from_json
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,9 +19,8 @@ from atoll.types import (
     TemplateSpec,
     UserStep,
     WorkdirStep,
-    check_kind,
-    converted,
 )
+from atoll.types.internal import check_kind, converted
 
 # a backslash protects a dollar, two before it are one; the other value of a variable may have variables too
 _OTHER = r"(?:[^{}]|\$\{[^{}]*\})*"

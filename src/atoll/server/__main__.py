@@ -34,7 +34,7 @@ from atoll.server.listener import Listener, bound
 from atoll.server.settings import Settings, address_of
 from atoll.server.supervisor_starter import raise_limits, supervisor_starter
 from atoll.server.tokens import Tokens, read_secret
-from atoll.types import seconds_of
+from atoll.types.internal import seconds_of
 
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 _HELP = """Serve the E2B API, and the ports of sandboxes, to other programs and machines.

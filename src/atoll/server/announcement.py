@@ -12,7 +12,7 @@ import msgspec
 from atoll.host import process_alive, start_ticks
 from atoll.protocol import SERVER_RECORDS, ServerRecord, record_name
 from atoll.server.settings import Settings
-from atoll.types import as_json, from_json
+from atoll.types.internal import as_json, from_json
 
 
 @contextlib.contextmanager

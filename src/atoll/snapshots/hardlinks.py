@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from atoll.host import write_atomically
-from atoll.types import from_json
+from atoll.types.internal import from_json
 
 
 def settle_links(merged: Path, upper: Path, work: Path, record: Path) -> None:

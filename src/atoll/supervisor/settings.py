@@ -9,7 +9,7 @@ import msgspec
 
 from atoll.engines import DEFAULT_ENGINE, ENGINES
 from atoll.errors import InvalidSpecError
-from atoll.types import converted
+from atoll.types.internal import converted
 
 MIB = 1 << 20
 _MOST = 1e9

@@ -31,7 +31,8 @@ from atoll.engines import (
     VolumeUse,
 )
 from atoll.errors import EngineError
-from atoll.types import Limits, from_json
+from atoll.types import Limits
+from atoll.types.internal import from_json
 
 CHECKPOINT_FILE = "memory.json"
 

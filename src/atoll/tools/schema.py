@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from atoll.errors import InvalidSpecError
-from atoll.types import converted, from_json
+from atoll.types.internal import converted, from_json
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,11 @@
 """Frozen values that cross room borders: requests and observations. There is no input or output here."""
 
 from atoll.types.code import CodeContext, CodeException, CodeOutput, CodeResult, CodeVariable
-from atoll.types.creation import Boot, Hosting, SandboxOptions, Source, Wait, one_source
-from atoll.types.decoding import converted, from_json, msgpack_reader
+from atoll.types.creation import Boot, Hosting, SandboxOptions, Source, Wait
 from atoll.types.disk import DiskReport, DiskUse
 from atoll.types.drain import DrainInfo, DrainReport, UndrainReport
 from atoll.types.egress import (
     HOST_NAME,
-    PASSWORD_MASK,
-    SANDBOX_DOMAIN,
     Action,
     EgressDecision,
     EgressPolicy,
@@ -21,7 +18,6 @@ from atoll.types.egress import (
     Rule,
     Scheme,
     UpstreamProxy,
-    check_network,
 )
 from atoll.types.files import (
     FileChange,
@@ -34,31 +30,14 @@ from atoll.types.files import (
     WatchKind,
 )
 from atoll.types.git import GitBranch, GitChange, GitCommit, GitStatus
-from atoll.types.given import (
-    GuestPath,
-    as_json,
-    check_choice,
-    check_kind,
-    check_number,
-    check_text,
-    check_texts,
-    copied,
-    local_path,
-    path_text,
-    texts_of,
-)
+from atoll.types.given import GuestPath
 from atoll.types.images import ImageAccess, ImageInfo, RegistryLogin
-from atoll.types.lengths import seconds_of
 from atoll.types.lifecycle import Idle, Lifecycle, OnExpiry, SleepCause
 from atoll.types.limits import NO_LIMIT, Limits
-from atoll.types.notebook import Rows, html_output, html_table
+from atoll.types.notebook import Rows
 from atoll.types.processes import ExecResult, MemoryKill, Output, ProcessInfo, TerminalSize
 from atoll.types.progress import Progress
 from atoll.types.sandboxes import (
-    ATOLLS_ATTRIBUTES,
-    BUILD_ATTRIBUTE,
-    ORIGIN_ATTRIBUTE,
-    OWN_ATTRIBUTES,
     OnCrash,
     Ports,
     Recovery,
@@ -68,12 +47,9 @@ from atoll.types.sandboxes import (
     SandboxState,
     SnapshotFailure,
     Unplugged,
-    users_attributes,
 )
-from atoll.types.schedules import schedule_of
-from atoll.types.secrets import SECRET_BYTES_MOST, SecretInfo, check_secret_value
+from atoll.types.secrets import SecretInfo
 from atoll.types.services import (
-    SERVICES_MOST,
     HealthCheck,
     Restart,
     ServiceInfo,
@@ -81,14 +57,11 @@ from atoll.types.services import (
     ServiceRun,
     ServiceSpec,
     ServiceState,
-    check_service_name,
-    check_services,
 )
 from atoll.types.snapshots import Snapshot, SnapshotInfo
 from atoll.types.stats import HostMemory, SandboxStats, StatsSample
-from atoll.types.teams import KeyInfo, NewKey, Quotas, TeamInfo, TeamUse, key_hash, key_id_of, key_prefix
+from atoll.types.teams import KeyInfo, NewKey, Quotas, TeamInfo, TeamUse
 from atoll.types.templates import (
-    DEFAULT_TAG,
     BuildInfo,
     BuildLine,
     BuildState,
@@ -109,20 +82,10 @@ from atoll.types.templates import (
 )
 from atoll.types.upgrade import EngineUse, UpgradeReport
 from atoll.types.verify import Damage, VerifiedPart, VerifyReport
-from atoll.types.volumes import (
-    VolumeEntry,
-    VolumeInfo,
-    VolumeMount,
-    check_volume_quota,
-    copied_volumes,
-    is_host_path,
-    volume_mount,
-)
+from atoll.types.volumes import VolumeEntry, VolumeInfo, VolumeMount
 
 __all__ = [
-    "ATOLLS_ATTRIBUTES",
     "Action",
-    "BUILD_ATTRIBUTE",
     "Boot",
     "BuildInfo",
     "BuildLine",
@@ -133,7 +96,6 @@ __all__ = [
     "CodeResult",
     "CodeVariable",
     "CopyStep",
-    "DEFAULT_TAG",
     "Damage",
     "DiskReport",
     "DiskUse",
@@ -176,13 +138,10 @@ __all__ = [
     "MemoryKill",
     "NO_LIMIT",
     "NewKey",
-    "ORIGIN_ATTRIBUTE",
-    "OWN_ATTRIBUTES",
     "OnCrash",
     "Ports",
     "OnExpiry",
     "Output",
-    "PASSWORD_MASK",
     "ProcessInfo",
     "Progress",
     "Quotas",
@@ -191,9 +150,6 @@ __all__ = [
     "Resolved",
     "Restart",
     "RunStep",
-    "SANDBOX_DOMAIN",
-    "SECRET_BYTES_MOST",
-    "SERVICES_MOST",
     "SandboxInfo",
     "SandboxOptions",
     "SandboxPage",
@@ -238,34 +194,4 @@ __all__ = [
     "WatchEvent",
     "WatchKind",
     "WorkdirStep",
-    "as_json",
-    "check_choice",
-    "check_kind",
-    "check_network",
-    "check_number",
-    "check_secret_value",
-    "check_service_name",
-    "check_services",
-    "check_text",
-    "check_texts",
-    "texts_of",
-    "check_volume_quota",
-    "converted",
-    "copied",
-    "copied_volumes",
-    "from_json",
-    "html_output",
-    "html_table",
-    "is_host_path",
-    "key_hash",
-    "key_id_of",
-    "key_prefix",
-    "local_path",
-    "msgpack_reader",
-    "one_source",
-    "path_text",
-    "schedule_of",
-    "seconds_of",
-    "users_attributes",
-    "volume_mount",
 ]

@@ -15,17 +15,8 @@ from typing import Any, Literal, TypeVar
 import pytest
 
 from atoll.policy import CLOSED, plain_host, spelled_out
-from atoll.types import (
-    HOST_NAME,
-    SANDBOX_DOMAIN,
-    Action,
-    Inject,
-    Mcp,
-    Policy,
-    RateLimit,
-    Rule,
-    UpstreamProxy,
-)
+from atoll.types import HOST_NAME, Action, Inject, Mcp, Policy, RateLimit, Rule, UpstreamProxy
+from atoll.types.internal import SANDBOX_DOMAIN
 from tests.unit.policy.policies import OPEN_RANGES, PATTERNS, PORTS, SEEN_PORTS
 from tests.unit.policy.reference import BoundedJudge, Judge, Verdict, on_the_wire
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 
 from atoll.policy import closed, plain
-from atoll.types import HOST_NAME, SANDBOX_DOMAIN, Policy, Rule
+from atoll.types import HOST_NAME, Policy, Rule
+from atoll.types.internal import SANDBOX_DOMAIN
 from tests.unit.policy.policies import ADDRESSES, DESTINATIONS, NAMES, POLICIES, SEEN_PORTS, Destination, kept
 from tests.unit.policy.reference import Judge, Verdict
 

@@ -11,7 +11,7 @@ from atoll.errors import StateError
 from atoll.host import Home, start_ticks
 from atoll.protocol import ServerRecord, record_name
 from atoll.sdk._links import url_of
-from atoll.types import as_json
+from atoll.types.internal import as_json
 
 ID = "abcdefghij0123456789"
 

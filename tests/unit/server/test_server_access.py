@@ -20,7 +20,8 @@ from atoll.server.auth.access import Access
 from atoll.server.auth.access_log import AccessLog, logged, note
 from atoll.server.auth.buckets import Buckets, retry_after
 from atoll.server.e2b.answers import Refusal
-from atoll.types import Quotas, TeamInfo, key_id_of
+from atoll.types import Quotas, TeamInfo
+from atoll.types.internal import key_id_of
 
 KEY = "e2b_" + "a" * 40
 

@@ -18,7 +18,7 @@ from atoll.server.gateway.rejections import Rejection
 from atoll.server.gateway.request import GatewayRequest
 from atoll.server.settings import Settings
 from atoll.server.tokens import Tokens
-from atoll.types import as_json, from_json
+from atoll.types.internal import as_json, from_json
 
 SECRET = b"s" * 32
 ID, OTHER = "abcdefghij0123456789", "bbcdefghij0123456789"

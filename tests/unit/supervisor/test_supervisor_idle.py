@@ -11,7 +11,8 @@ from atoll.errors import AsleepError, NoSpaceError
 from atoll.protocol import DialRequest
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.state.idleness import NEVER, Idleness, Reading, Tiers, tiers_of
-from atoll.types import BUILD_ATTRIBUTE, Lifecycle
+from atoll.types import Lifecycle
+from atoll.types.internal import BUILD_ATTRIBUTE
 from tests.unit.supervisor.harness import Harness, with_harness, with_harness_of
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from atoll.errors import InvalidSpecError
-from atoll.types import Boot, ServiceSpec, Snapshot, Template, one_source
+from atoll.types import Boot, ServiceSpec, Snapshot, Template
+from atoll.types.internal import one_source
 
 
 def test_a_sandbox_starts_from_the_one_thing_that_is_given() -> None:

@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from atoll.types import converted, from_json, msgpack_reader
+from atoll.types.internal import converted, from_json, msgpack_reader
 
 # Four threads that read a type, and a part of it, for the first time at the same moment.
 FIRST_USE = """
 import sys, threading
 import msgspec
-from atoll.types import converted, from_json
+from atoll.types.internal import converted, from_json
 
 sys.setswitchinterval(1e-6)
 fields = [(f"field_{number}", int | None, None) for number in range(20)]
@@ -39,7 +39,8 @@ for turn in range(20):
 
 FORKED = """
 import os, sys, threading
-from atoll.types import decoding, from_json
+from atoll.types import decoding
+from atoll.types.internal import from_json
 
 learning, leave = threading.Event(), threading.Event()
 

@@ -6,17 +6,8 @@ from typing import Any
 import pytest
 
 from atoll.errors import InvalidSpecError
-from atoll.types import (
-    Lifecycle,
-    Limits,
-    Quotas,
-    SandboxSpec,
-    as_json,
-    check_number,
-    local_path,
-    path_text,
-    texts_of,
-)
+from atoll.types import Lifecycle, Limits, Quotas, SandboxSpec
+from atoll.types.internal import as_json, check_number, local_path, path_text, texts_of
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import pytest
 
 from atoll.errors import InvalidSpecError
-from atoll.types import seconds_of
+from atoll.types.internal import seconds_of
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,8 @@ from atoll.types import (
     TagInfo,
     TemplateInfo,
     VolumeInfo,
-    converted,
-    key_hash,
-    key_id_of,
 )
+from atoll.types.internal import converted, key_hash, key_id_of
 
 DIGEST = "sha256:" + "0" * 64
 FIELDS: dict[type, dict[str, Any]] = {

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from atoll.errors import InvalidSpecError
-from atoll.types import schedule_of
+from atoll.types.internal import schedule_of
 
 
 @pytest.mark.parametrize(

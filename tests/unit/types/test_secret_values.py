@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from atoll.errors import InvalidSpecError
-from atoll.types import check_secret_value
+from atoll.types.internal import check_secret_value
 from atoll.types.secrets import SECRET_BYTES_MOST
 
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from atoll.errors import InvalidSpecError
-from atoll.types import HealthCheck, ServiceInfo, ServiceSpec, check_services
+from atoll.types import HealthCheck, ServiceInfo, ServiceSpec
+from atoll.types.internal import check_services
 
 
 def test_a_service_is_a_shell_line_or_a_program_with_arguments() -> None:

@@ -17,7 +17,8 @@ from atoll.cli.options import json_option, pairs_option
 from atoll.cli.output import show_json
 from atoll.cli.text import age, plain, table
 from atoll.errors import InvalidSpecError
-from atoll.types import SECRET_BYTES_MOST, SecretInfo
+from atoll.types import SecretInfo
+from atoll.types.internal import SECRET_BYTES_MOST
 
 F = TypeVar("F", bound=Callable[..., Any])
 team_option = click.option("--team", metavar="TEAM", help="Team that owns the secrets; default: no team.")

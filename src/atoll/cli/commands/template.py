@@ -19,7 +19,8 @@ from atoll.cli.sandboxes import held
 from atoll.cli.text import age, plain, size, table
 from atoll.errors import InvalidSpecError
 from atoll.toolkits import SHIPPED, install
-from atoll.types import DEFAULT_TAG, BuildInfo, BuildLine, TemplateInfo
+from atoll.types import BuildInfo, BuildLine, TemplateInfo
+from atoll.types.internal import DEFAULT_TAG
 
 
 @click.group(name="template", cls=Group)

@@ -20,7 +20,7 @@ from atoll.engines.gvisor.waits import ANSWER_S, CALL_S, LOOK_S
 from atoll.errors import EngineError, UnresponsiveError
 from atoll.protocol import check_shortage
 from atoll.remedies import UNRESPONSIVE_HINT
-from atoll.types import from_json
+from atoll.types.internal import from_json
 
 ANSWER_LIMIT_BYTES = 4 << 20
 # No method of that name: the refusal is an answer.

@@ -37,7 +37,8 @@ from atoll.engines.gvisor.record import decode_record, record_of
 from atoll.engines.gvisor.spec import bundle_spec, place_of, prestarted_spec
 from atoll.errors import EngineError, UnsupportedError
 from atoll.host import Cgroup, CgroupRoot, Mounts, run_program, to_the_end
-from atoll.types import Limits, from_json
+from atoll.types import Limits
+from atoll.types.internal import from_json
 
 # The build reads the version from here. A checkpoint restores only under the version that wrote it, so change
 # this when the state that runsc saves changes.

@@ -16,7 +16,8 @@ from atoll.engines.gvisor.limiting import on_processors
 from atoll.engines.gvisor.machine_paths import MachinePaths
 from atoll.errors import EngineError, NoSpaceError
 from atoll.host import Cgroup, Program, RunProgramError, free_bytes, start_program
-from atoll.types import Limits, from_json
+from atoll.types import Limits
+from atoll.types.internal import from_json
 
 START_TIMEOUT_S = 120.0
 _FULL_BYTES = 1 << 20

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from atoll.errors import EngineError
-from atoll.types import Limits, from_json
+from atoll.types import Limits
+from atoll.types.internal import from_json
 
 if TYPE_CHECKING:
     from atoll.engines.gvisor.processes import HostProcess

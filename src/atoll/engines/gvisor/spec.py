@@ -14,7 +14,7 @@ import msgspec
 
 from atoll.engines.base import Bind, MachinePlan, PrestartPlan
 from atoll.engines.gvisor.limiting import guest_limits
-from atoll.types import from_json
+from atoll.types.internal import from_json
 
 # atoll's own annotation, see native/patches/lazy-pages. A guest that has just been restored needs the
 # processors for its first answer.

@@ -10,7 +10,7 @@ import msgspec
 from atoll.engines.base import VolumeBudget, VolumeUse
 from atoll.engines.gvisor.pausing import PausingControl
 from atoll.errors import EngineError
-from atoll.types import converted
+from atoll.types.internal import converted
 
 _Bytes = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
 

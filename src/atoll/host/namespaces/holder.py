@@ -17,7 +17,7 @@ from atoll.host.files import locked, write_atomically
 from atoll.host.home import Home
 from atoll.host.namespaces.userns import is_host_root, map_ids
 from atoll.host.pids import boot_id, kill_process, open_process, process_alive, start_ticks
-from atoll.types import from_json
+from atoll.types.internal import from_json
 
 _PROGRAM = Path(__file__).with_name("holder_program.py")
 _START_S = 60.0

@@ -13,7 +13,7 @@ from atoll.errors import HostError, NoSpaceError
 from atoll.host.processes import RunProgramError, run_program
 from atoll.host.trees.checksum_program import DISK_FULL
 from atoll.host.trees.checksums import CheckedTree
-from atoll.types import from_json
+from atoll.types.internal import from_json
 
 
 class _Done(msgspec.Struct, frozen=True):

@@ -17,7 +17,8 @@ import msgspec
 
 from atoll.host.trees.facts import Entry, Facts, Group, Pace, walk
 from atoll.host.trees.whole import open_below, open_top
-from atoll.types import Damage, msgpack_reader
+from atoll.types import Damage
+from atoll.types.internal import msgpack_reader
 
 _MAGIC = b"atoll tree checksums 1\n"
 # After the records: the number of entries, the bytes that were read of them, and the SHA-256 of all before.

@@ -15,7 +15,8 @@ from atoll.sdk._async.places import AsyncThere
 from atoll.sdk._context import Context
 from atoll.sdk._io_async import call, shielded
 from atoll.sdk._steps import checked
-from atoll.types import BuildInfo, BuildLine, Limits, TemplateSpec, texts_of
+from atoll.types import BuildInfo, BuildLine, Limits, TemplateSpec
+from atoll.types.internal import texts_of
 
 if TYPE_CHECKING:
     from atoll.sdk._async.building import AsyncBuilder

@@ -33,17 +33,8 @@ from atoll.sdk._async.http import AsyncAnswer
 from atoll.sdk._deadline import Deadline, check_timeout
 from atoll.sdk._foreign import Part
 from atoll.sdk._io_async import call
-from atoll.types import (
-    CodeContext,
-    CodeOutput,
-    CodeResult,
-    CodeVariable,
-    ExecResult,
-    GuestPath,
-    check_text,
-    copied,
-    path_text,
-)
+from atoll.types import CodeContext, CodeOutput, CodeResult, CodeVariable, ExecResult, GuestPath
+from atoll.types.internal import check_text, copied, path_text
 
 _CALL_S = 120.0
 # the server inside interrupts the code, and kills what goes on; the client waits this much longer for its answer

@@ -12,7 +12,8 @@ from atoll.sdk._bytes import CHUNK_BYTES, GIB, MIB, as_bytes, check_upload, slic
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._edits import edited
 from atoll.sdk._pack import packed_files
-from atoll.types import FileInfo, GuestPath, check_kind, check_number, path_text
+from atoll.types import FileInfo, GuestPath
+from atoll.types.internal import check_kind, check_number, path_text
 
 _Files = list[FileInfo]
 _MODE_HINT = "give permission bits, like 0o644"

@@ -9,7 +9,8 @@ from atoll.policy import Suggestion, check_policy, suggest
 from atoll.protocol import DecisionsPage, EgressTest, Registries
 from atoll.sdk._async.link import AsyncLink
 from atoll.sdk._io_async import sleep
-from atoll.types import EgressDecision, EgressPolicy, EgressVerdict, Policy, check_network, check_text
+from atoll.types import EgressDecision, EgressPolicy, EgressVerdict, Policy
+from atoll.types.internal import check_network, check_text
 
 _POLL_S = 0.5
 

@@ -23,7 +23,8 @@ from atoll.sdk._async.searching import MATCHES_BYTES, globs_of, searched
 from atoll.sdk._async.watch import AsyncWatch
 from atoll.sdk._deadline import Deadline, check_timeout
 from atoll.sdk._foreign import Part
-from atoll.types import FileInfo, GuestPath, SearchResult, check_number, check_text, local_path, path_text
+from atoll.types import FileInfo, GuestPath, SearchResult
+from atoll.types.internal import check_number, check_text, local_path, path_text
 
 # For calls that may touch many files.
 _LONG_S = 600.0

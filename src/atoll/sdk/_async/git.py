@@ -22,16 +22,8 @@ from atoll.sdk._git import (
     paths_of,
     status_from,
 )
-from atoll.types import (
-    ExecResult,
-    GitBranch,
-    GitCommit,
-    GitStatus,
-    GuestPath,
-    check_number,
-    check_text,
-    path_text,
-)
+from atoll.types import ExecResult, GitBranch, GitCommit, GitStatus, GuestPath
+from atoll.types.internal import check_number, check_text, path_text
 
 if TYPE_CHECKING:
     from atoll.sdk._async.sandbox import AsyncSandbox

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from atoll.protocol import KeepAwakeRequest, LeaseRequest
 from atoll.sdk._async.link import LONG_S, AsyncLink
-from atoll.types import Lifecycle, SandboxInfo, check_number
+from atoll.types import Lifecycle, SandboxInfo
+from atoll.types.internal import check_number
 
 
 class AsyncLeases:

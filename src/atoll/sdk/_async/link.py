@@ -22,7 +22,8 @@ from atoll.sdk._io_async import Stream, call, shielded
 from atoll.sdk._maker import maker
 from atoll.sdk._notices import tell_recovery
 from atoll.sdk._server import Server
-from atoll.types import Progress, as_json, check_text, from_json
+from atoll.types import Progress
+from atoll.types.internal import as_json, check_text, from_json
 
 _Value = TypeVar("_Value")
 _Handle = TypeVar("_Handle")

@@ -10,7 +10,8 @@ from atoll.errors import InvalidSpecError, SandboxNotFoundError
 from atoll.protocol import LogsPage
 from atoll.sdk._async.link import AsyncLink, ref
 from atoll.sdk._io_async import sleep
-from atoll.types import SandboxInfo, SandboxPage, SandboxState, check_choice, check_number, copied
+from atoll.types import SandboxInfo, SandboxPage, SandboxState
+from atoll.types.internal import check_choice, check_number, copied
 
 _PAGE = 1000
 _LOGS_POLL_S = 0.5

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from atoll.errors import InvalidSpecError, StateError
 from atoll.sdk._async.forward import AsyncForward
-from atoll.types import check_text
+from atoll.types.internal import check_text
 
 
 class AsyncMcpAddress:

@@ -32,12 +32,8 @@ from atoll.types import (
     Source,
     VolumeMount,
     Wait,
-    check_kind,
-    check_text,
-    copied,
-    copied_volumes,
-    users_attributes,
 )
+from atoll.types.internal import check_kind, check_text, copied, copied_volumes, users_attributes
 
 _Value = TypeVar("_Value")
 _FIRST_PAUSE_S = 0.05

@@ -12,7 +12,8 @@ from atoll.sdk._async.process import AsyncProcess, started
 from atoll.sdk._async.programs import Command, program_of
 from atoll.sdk._async.terminal import AsyncTerminal, opened, reopened
 from atoll.sdk._foreign import Part, no_foreign_arguments
-from atoll.types import GuestPath, ProcessInfo, Rows, TerminalSize, check_kind, check_number
+from atoll.types import GuestPath, ProcessInfo, Rows, TerminalSize
+from atoll.types.internal import check_kind, check_number
 
 _LOGIN_SHELL = 'exec "${SHELL:-/bin/sh}" -l'
 _PID_HINT = "`processes.list` lists the running programs"

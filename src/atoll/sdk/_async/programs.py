@@ -36,17 +36,8 @@ from atoll.sdk._bytes import MIB, as_bytes, check_upload, sliced
 from atoll.sdk._deadline import Deadline, check_timeout
 from atoll.sdk._io_async import Background, call, shielded
 from atoll.sdk._output import STREAM_OF, Decoder, Tail
-from atoll.types import (
-    ExecResult,
-    GuestPath,
-    Output,
-    TerminalSize,
-    check_kind,
-    check_number,
-    check_text,
-    check_texts,
-    path_text,
-)
+from atoll.types import ExecResult, GuestPath, Output, TerminalSize
+from atoll.types.internal import check_kind, check_number, check_text, check_texts, path_text
 
 Command = str | Sequence[str]
 Stdin = bytes | str | Upload

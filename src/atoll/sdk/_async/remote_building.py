@@ -17,7 +17,8 @@ from atoll.sdk._async.stage import read_pieces
 from atoll.sdk._context import Context
 from atoll.sdk._io_async import call, in_thread, shielded
 from atoll.sdk._steps import stages_needed
-from atoll.types import BuildInfo, BuildLine, CopyStep, StageSpec, Step, TemplateSpec, from_json
+from atoll.types import BuildInfo, BuildLine, CopyStep, StageSpec, Step, TemplateSpec
+from atoll.types.internal import from_json
 
 _END_S = 120.0
 # the server gives a sign of life every 20 seconds

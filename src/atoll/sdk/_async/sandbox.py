@@ -28,16 +28,8 @@ from atoll.sdk._foreign import no_foreign_arguments
 from atoll.sdk._forks import diff_request, fork_request, promote_request
 from atoll.sdk._holding import Holding
 from atoll.sdk._io_async import shielded
-from atoll.types import (
-    ExecResult,
-    FilesDiff,
-    GuestPath,
-    Lifecycle,
-    Progress,
-    SandboxInfo,
-    SnapshotInfo,
-    html_table,
-)
+from atoll.types import ExecResult, FilesDiff, GuestPath, Lifecycle, Progress, SandboxInfo, SnapshotInfo
+from atoll.types.internal import html_table
 
 # Inside the class, `list` means the method below, so annotations there use these names.
 _Infos = list[SandboxInfo]

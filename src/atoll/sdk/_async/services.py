@@ -14,17 +14,8 @@ from atoll.sdk._bytes import MIB
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._foreign import Part
 from atoll.sdk._output import STREAM_OF, Decoder, LastLines
-from atoll.types import (
-    HealthCheck,
-    Output,
-    Restart,
-    Rows,
-    ServiceInfo,
-    ServiceOptions,
-    ServiceSpec,
-    check_number,
-    check_service_name,
-)
+from atoll.types import HealthCheck, Output, Restart, Rows, ServiceInfo, ServiceOptions, ServiceSpec
+from atoll.types.internal import check_number, check_service_name
 
 _KEPT_MOST_BYTES = 4 * MIB
 _LOGS_S = 60.0

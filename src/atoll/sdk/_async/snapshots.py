@@ -8,7 +8,8 @@ from typing import Any
 
 from atoll.protocol import VerifyRequest
 from atoll.sdk._async.link import LONG_S, AsyncLink, ignored, ref
-from atoll.types import Progress, SnapshotInfo, VerifyReport, check_text
+from atoll.types import Progress, SnapshotInfo, VerifyReport
+from atoll.types.internal import check_text
 
 _Snapshots = list[SnapshotInfo]
 

@@ -32,7 +32,6 @@ from atoll.sdk._io_async import call, in_thread
 from atoll.sdk._lines import Lines
 from atoll.sdk._placing import Placing
 from atoll.types import (
-    BUILD_ATTRIBUTE,
     BuildInfo,
     BuildLine,
     CopyStep,
@@ -46,6 +45,7 @@ from atoll.types import (
     UserStep,
     WorkdirStep,
 )
+from atoll.types.internal import BUILD_ATTRIBUTE
 
 OnLine = Callable[[BuildLine], Any]
 Base = tuple[Literal["image", "snapshot"], str]

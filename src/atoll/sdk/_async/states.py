@@ -32,12 +32,8 @@ from atoll.types import (
     SandboxStats,
     SnapshotInfo,
     StatsSample,
-    check_kind,
-    check_network,
-    check_number,
-    check_text,
-    users_attributes,
 )
+from atoll.types.internal import check_kind, check_network, check_number, check_text, users_attributes
 
 # After these the supervisor has cut all connections into the sandbox.
 _CUTS = ("pause", "suspend", "unplug")

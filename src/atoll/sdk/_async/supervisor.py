@@ -20,7 +20,7 @@ from atoll.protocol import (
 from atoll.sdk import _spawn
 from atoll.sdk._async.link import LONG_S, AsyncLink
 from atoll.sdk._io_async import in_thread
-from atoll.types import check_number, check_text, texts_of
+from atoll.types.internal import check_number, check_text, texts_of
 
 _Value = TypeVar("_Value")
 

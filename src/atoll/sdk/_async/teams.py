@@ -7,7 +7,8 @@ import contextlib
 from atoll.policy import ceiling_of, check_ceiling
 from atoll.protocol import CeilingRequest, TeamRequest
 from atoll.sdk._async.link import LONG_S, AsyncLink, ref
-from atoll.types import EgressPolicy, Quotas, TeamInfo, TeamUse, check_kind
+from atoll.types import EgressPolicy, Quotas, TeamInfo, TeamUse
+from atoll.types.internal import check_kind
 
 _Teams = list[TeamInfo]
 

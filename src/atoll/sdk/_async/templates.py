@@ -14,16 +14,8 @@ from atoll.sdk._async.resolving import of_team, resolved
 from atoll.sdk._async.sandbox import AsyncSandbox
 from atoll.sdk._async.snapshots import snapshot_ref
 from atoll.sdk._steps import checked
-from atoll.types import (
-    BuildInfo,
-    BuildLine,
-    PrunedSteps,
-    Resolved,
-    SnapshotInfo,
-    TemplateInfo,
-    TemplateSpec,
-    texts_of,
-)
+from atoll.types import BuildInfo, BuildLine, PrunedSteps, Resolved, SnapshotInfo, TemplateInfo, TemplateSpec
+from atoll.types.internal import texts_of
 
 if TYPE_CHECKING:
     from atoll.sdk._dockerfile import Dockerfile

@@ -10,7 +10,8 @@ from atoll.protocol import AttributesRequest
 from atoll.sdk._async.http import Upload
 from atoll.sdk._async.link import AsyncLink, ref
 from atoll.sdk._bytes import GIB, as_bytes, check_upload, sliced
-from atoll.types import GuestPath, VolumeEntry, check_kind, check_number, path_text
+from atoll.types import GuestPath, VolumeEntry
+from atoll.types.internal import check_kind, check_number, path_text
 
 _Entries = list[VolumeEntry]
 

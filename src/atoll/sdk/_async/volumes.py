@@ -7,7 +7,8 @@ import contextlib
 from atoll.protocol import VolumeQuotaRequest, VolumeRequest
 from atoll.sdk._async.link import AsyncLink, ref
 from atoll.sdk._async.volumefiles import AsyncVolumeFiles
-from atoll.types import VolumeInfo, check_volume_quota
+from atoll.types import VolumeInfo
+from atoll.types.internal import check_volume_quota
 
 _Volumes = list[VolumeInfo]
 

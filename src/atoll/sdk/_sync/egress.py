@@ -10,7 +10,8 @@ from atoll.policy import Suggestion, check_policy, suggest
 from atoll.protocol import DecisionsPage, EgressTest, Registries
 from atoll.sdk._sync.link import Link
 from atoll.sdk._io_sync import sleep
-from atoll.types import EgressDecision, EgressPolicy, EgressVerdict, Policy, check_network, check_text
+from atoll.types import EgressDecision, EgressPolicy, EgressVerdict, Policy
+from atoll.types.internal import check_network, check_text
 
 _POLL_S = 0.5
 

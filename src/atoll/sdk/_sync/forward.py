@@ -7,7 +7,7 @@ from atoll.errors import AtollError, StateError
 from atoll.sdk._sync.link import Link
 from atoll.sdk._io_sync import Background, Listener, Stream, both, sleep, user_socket
 from atoll.sdk._listening import cannot_listen
-from atoll.types import check_number
+from atoll.types.internal import check_number
 
 _MOST = 512
 _SHORTAGE_S = 0.05

@@ -8,7 +8,8 @@ import contextlib
 from atoll.errors import InvalidSpecError
 from atoll.protocol import KeyCheck, KeyRequest
 from atoll.sdk._sync.link import Link, ref
-from atoll.types import KeyInfo, NewKey, TeamInfo, check_number
+from atoll.types import KeyInfo, NewKey, TeamInfo
+from atoll.types.internal import check_number
 
 _Keys = list[KeyInfo]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from atoll.protocol import KeepAwakeRequest, LeaseRequest
 from atoll.sdk._sync.link import LONG_S, Link
-from atoll.types import Lifecycle, SandboxInfo, check_number
+from atoll.types import Lifecycle, SandboxInfo
+from atoll.types.internal import check_number
 
 
 class Leases:

@@ -10,7 +10,7 @@ from atoll.errors import InvalidSpecError
 from atoll.protocol import PROTOCOL_VERSION, RemoteHello
 from atoll.sdk import _server
 from atoll.sdk._sync.link import Link
-from atoll.types import check_text
+from atoll.types.internal import check_text
 
 
 class Login:

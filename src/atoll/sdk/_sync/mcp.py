@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from atoll.errors import InvalidSpecError, StateError
 from atoll.sdk._sync.forward import Forward
-from atoll.types import check_text
+from atoll.types.internal import check_text
 
 
 class McpAddress:

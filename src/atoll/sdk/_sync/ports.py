@@ -15,7 +15,8 @@ from atoll.sdk._deadline import Deadline, check_timeout
 from atoll.sdk._foreign import Part
 from atoll.sdk._io_sync import in_thread, sleep, user_socket
 from atoll.sdk._links import url_of
-from atoll.types import SandboxInfo, check_number
+from atoll.types import SandboxInfo
+from atoll.types.internal import check_number
 
 _FIRST_LOOK_S = 0.02
 _LONGEST_LOOK_S = 0.5

@@ -31,7 +31,8 @@ from atoll.sdk._sync.programs import (
 from atoll.sdk._bytes import as_bytes, check_upload, sliced
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._output import STREAM_OF, Decoder
-from atoll.types import ExecResult, Output, check_number
+from atoll.types import ExecResult, Output
+from atoll.types.internal import check_number
 
 # by its number, since Windows has no such signal
 _SIGKILL = 9

@@ -13,7 +13,8 @@ from atoll.sdk._sync.process import Process, started
 from atoll.sdk._sync.programs import Command, program_of
 from atoll.sdk._sync.terminal import Terminal, opened, reopened
 from atoll.sdk._foreign import Part, no_foreign_arguments
-from atoll.types import GuestPath, ProcessInfo, Rows, TerminalSize, check_kind, check_number
+from atoll.types import GuestPath, ProcessInfo, Rows, TerminalSize
+from atoll.types.internal import check_kind, check_number
 
 _LOGIN_SHELL = 'exec "${SHELL:-/bin/sh}" -l'
 _PID_HINT = "`processes.list` lists the running programs"

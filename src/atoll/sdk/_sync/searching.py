@@ -10,7 +10,8 @@ from atoll.guest import Search, matches_from, search_end_from, search_files
 from atoll.sdk._sync.agent import SILENCE_S, Agent, Frames
 from atoll.sdk._bytes import MIB
 from atoll.sdk._deadline import Deadline
-from atoll.types import SearchMatch, SearchResult, texts_of
+from atoll.types import SearchMatch, SearchResult
+from atoll.types.internal import texts_of
 
 MATCHES_BYTES = 8 * MIB
 # JSON has six characters for some bytes, and names around the values

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from atoll.protocol import SecretRequest, SecretUpdate
 from atoll.sdk._sync.link import Link, ref
 from atoll.sdk._sync.volumes import team_query
-from atoll.types import SecretInfo, check_secret_value, copied, texts_of
+from atoll.types import SecretInfo
+from atoll.types.internal import check_secret_value, copied, texts_of
 
 _Secrets = list[SecretInfo]
 

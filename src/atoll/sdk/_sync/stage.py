@@ -33,7 +33,6 @@ from atoll.sdk._io_sync import call, in_thread
 from atoll.sdk._lines import Lines
 from atoll.sdk._placing import Placing
 from atoll.types import (
-    BUILD_ATTRIBUTE,
     BuildInfo,
     BuildLine,
     CopyStep,
@@ -47,6 +46,7 @@ from atoll.types import (
     UserStep,
     WorkdirStep,
 )
+from atoll.types.internal import BUILD_ATTRIBUTE
 
 OnLine = Callable[[BuildLine], Any]
 Base = tuple[Literal["image", "snapshot"], str]

@@ -21,7 +21,7 @@ from atoll.protocol import (
 from atoll.sdk import _spawn
 from atoll.sdk._sync.link import LONG_S, Link
 from atoll.sdk._io_sync import in_thread
-from atoll.types import check_number, check_text, texts_of
+from atoll.types.internal import check_number, check_text, texts_of
 
 _Value = TypeVar("_Value")
 

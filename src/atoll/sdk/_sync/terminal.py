@@ -21,7 +21,8 @@ from atoll.sdk._sync.agent import SILENCE_S, Agent, Frames
 from atoll.sdk._sync.programs import check_end, kill_quietly
 from atoll.sdk._bytes import as_bytes
 from atoll.sdk._deadline import Deadline
-from atoll.types import ExecResult, TerminalSize, check_kind, check_number
+from atoll.types import ExecResult, TerminalSize
+from atoll.types.internal import check_kind, check_number
 
 
 class Terminal:

@@ -11,7 +11,8 @@ from atoll.protocol import AttributesRequest
 from atoll.sdk._sync.http import Upload
 from atoll.sdk._sync.link import Link, ref
 from atoll.sdk._bytes import GIB, as_bytes, check_upload, sliced
-from atoll.types import GuestPath, VolumeEntry, check_kind, check_number, path_text
+from atoll.types import GuestPath, VolumeEntry
+from atoll.types.internal import check_kind, check_number, path_text
 
 _Entries = list[VolumeEntry]
 

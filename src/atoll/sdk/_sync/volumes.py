@@ -8,7 +8,8 @@ import contextlib
 from atoll.protocol import VolumeQuotaRequest, VolumeRequest
 from atoll.sdk._sync.link import Link, ref
 from atoll.sdk._sync.volumefiles import VolumeFiles
-from atoll.types import VolumeInfo, check_volume_quota
+from atoll.types import VolumeInfo
+from atoll.types.internal import check_volume_quota
 
 _Volumes = list[VolumeInfo]
 

@@ -17,7 +17,8 @@ from atoll.server.api.team_request import TeamRequest, TeamRoutes
 from atoll.server.e2b.answers import Refusal, answer, no_content
 from atoll.server.e2b.listing import limit_of
 from atoll.server.e2b.views import moment
-from atoll.types import SECRET_BYTES_MOST, SecretInfo
+from atoll.types import SecretInfo
+from atoll.types.internal import SECRET_BYTES_MOST
 
 _ONE = "/secrets/{ref}"
 _Value = Annotated[str, Meta(max_length=SECRET_BYTES_MOST)]

@@ -17,7 +17,8 @@ from atoll.server.e2b.template_pages import page_of
 from atoll.server.e2b.template_source import missing_tag
 from atoll.server.e2b.template_views import TemplateViews, tags_of
 from atoll.server.e2b.template_wire import Alias, AssignedTags, NewTags, NewTemplate, Published
-from atoll.types import DEFAULT_TAG, Limits
+from atoll.types import Limits
+from atoll.types.internal import DEFAULT_TAG
 
 _ONE = "/templates/{ref:path}"
 # a name with an optional team and tag, or an id

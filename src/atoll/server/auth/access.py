@@ -14,7 +14,8 @@ from atoll.sdk import AsyncKeys, AsyncTeams, AsyncVolumes, for_servers
 from atoll.server.auth.access_log import Note, note
 from atoll.server.auth.buckets import Buckets, network_of, retry_after
 from atoll.server.e2b.answers import Refusal
-from atoll.types import TeamInfo, key_hash, key_id_of
+from atoll.types import TeamInfo
+from atoll.types.internal import key_hash, key_id_of
 
 # A revoked key becomes invalid within this time.
 _FRESH_S = 5.0

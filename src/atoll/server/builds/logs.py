@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 
 from atoll.host import append_log
-from atoll.types import BuildLine, from_json
+from atoll.types import BuildLine
+from atoll.types.internal import from_json
 
 _LINES_MOST = 10_000
 _TEXT_MOST = 2 << 20

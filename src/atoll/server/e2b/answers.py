@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from atoll import errors
 from atoll.errors import AtollError
-from atoll.types import from_json
+from atoll.types.internal import from_json
 
 _Value = TypeVar("_Value")
 BODY_BYTES = 1 << 20

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import msgspec
 
 from atoll.errors import InvalidSpecError
-from atoll.types import OWN_ATTRIBUTES, Ports, SandboxInfo
+from atoll.types import Ports, SandboxInfo
+from atoll.types.internal import OWN_ATTRIBUTES
 
 SECURE = "e2b_secure"
 MASK_HOST = "e2b_mask_host"

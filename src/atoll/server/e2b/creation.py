@@ -24,7 +24,8 @@ from atoll.server.e2b.template_source import TemplateSource, missing_source, mis
 from atoll.server.e2b.transforms import NO_IDENTITY
 from atoll.server.e2b.views import Views
 from atoll.server.e2b.wire import NewSandbox, Sandbox
-from atoll.types import EgressPolicy, Hosting, TeamInfo, one_source
+from atoll.types import EgressPolicy, Hosting, TeamInfo
+from atoll.types.internal import one_source
 
 _NO_PUBLIC_TRAFFIC = (
     "You cannot create a sandbox without public access "

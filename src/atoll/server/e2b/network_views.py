@@ -12,7 +12,8 @@ from atoll.server.e2b.attributes import Attributes
 from atoll.server.e2b.destinations import EVERYTHING, Range
 from atoll.server.e2b.egress import egress_of
 from atoll.server.e2b.wire import Network
-from atoll.types import EgressPolicy, Policy, SandboxInfo, from_json
+from atoll.types import EgressPolicy, Policy, SandboxInfo
+from atoll.types.internal import from_json
 
 # The supervisor stores 64 KiB of attributes.
 _CHARS_MOST = 60_000

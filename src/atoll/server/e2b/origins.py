@@ -5,7 +5,8 @@ from __future__ import annotations
 from atoll.errors import SnapshotNotFoundError
 from atoll.policy import masked
 from atoll.sdk import AsyncSnapshots
-from atoll.types import ORIGIN_ATTRIBUTE, EgressPolicy, SandboxInfo
+from atoll.types import EgressPolicy, SandboxInfo
+from atoll.types.internal import ORIGIN_ATTRIBUTE
 
 
 def is_within(network: EgressPolicy, origin: EgressPolicy) -> bool:

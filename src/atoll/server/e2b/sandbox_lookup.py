@@ -10,7 +10,8 @@ import msgspec
 from atoll.errors import SandboxNotFoundError
 from atoll.sdk import AsyncSandbox, AsyncVolumes
 from atoll.server.e2b.answers import Refusal
-from atoll.types import BUILD_ATTRIBUTE, SandboxInfo
+from atoll.types import SandboxInfo
+from atoll.types.internal import BUILD_ATTRIBUTE
 
 _ID = re.compile(r"[a-z][a-z0-9]{19}")
 _SHOWN = 64

@@ -33,7 +33,8 @@ from atoll.server.e2b.origins import is_within, may_get
 from atoll.server.remote.asked import Asked
 from atoll.server.remote.build_specs import IMAGE
 from atoll.server.remote.network import check_remote
-from atoll.types import SandboxSpec, SnapshotInfo, users_attributes
+from atoll.types import SandboxSpec, SnapshotInfo
+from atoll.types.internal import users_attributes
 
 Rule = Callable[[Asked], Awaitable[None]]
 

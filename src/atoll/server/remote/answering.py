@@ -12,7 +12,7 @@ from atoll.errors import AtollError, DeniedError, InvalidSpecError, QuotaError
 from atoll.host import Home
 from atoll.protocol import ErrorBody, error_body, ours
 from atoll.server.e2b.answers import Refusal, refusal_of
-from atoll.types import as_json
+from atoll.types.internal import as_json
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 _KINDS: dict[int, type[AtollError]] = {

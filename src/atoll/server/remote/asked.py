@@ -12,7 +12,8 @@ import msgspec
 from atoll.errors import InvalidSpecError, SandboxNotFoundError, SnapshotNotFoundError, TemplateNotFoundError
 from atoll.sdk import AsyncSandbox, AsyncSnapshots, AsyncTemplates
 from atoll.server.e2b.destinations import Range
-from atoll.types import BuildInfo, SandboxInfo, SnapshotInfo, TeamInfo, as_json, from_json
+from atoll.types import BuildInfo, SandboxInfo, SnapshotInfo, TeamInfo
+from atoll.types.internal import as_json, from_json
 
 _Value = TypeVar("_Value")
 _SHOWN = 64

@@ -22,7 +22,8 @@ from atoll.server.remote.asked import Asked
 from atoll.server.remote.build_specs import BUILD_MOST_S, build_spec, uploads_of
 from atoll.server.remote.streaming import StreamedAnswer
 from atoll.server.settings import Settings
-from atoll.types import BuildInfo, BuildLine, as_json
+from atoll.types import BuildInfo, BuildLine
+from atoll.types.internal import as_json
 
 # The build waits while so many lines have not been sent.
 _LINES_AHEAD = 1000

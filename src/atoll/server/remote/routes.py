@@ -43,7 +43,8 @@ from atoll.server.remote.leaving import disconnected
 from atoll.server.remote.streaming import StreamedAnswer
 from atoll.server.settings import Settings
 from atoll.server.tokens import Tokens
-from atoll.types import TeamInfo, as_json
+from atoll.types import TeamInfo
+from atoll.types.internal import as_json
 from atoll.version import __version__
 
 PREFIX = "/atoll"

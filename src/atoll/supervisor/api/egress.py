@@ -23,7 +23,8 @@ from atoll.supervisor.logs import read_page
 from atoll.supervisor.state.decisions import DecisionLog
 from atoll.supervisor.state.paths import Paths
 from atoll.supervisor.state.registry import Registry
-from atoll.types import EgressDecision, EgressPolicy, EgressVerdict, from_json
+from atoll.types import EgressDecision, EgressPolicy, EgressVerdict
+from atoll.types.internal import from_json
 
 _PORTS = {"http": 80, "https": 443}
 

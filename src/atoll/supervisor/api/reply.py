@@ -15,7 +15,8 @@ from atoll import errors
 from atoll.errors import AtollError, InvalidSpecError
 from atoll.protocol import ErrorBody, StreamLine, error_body, ours
 from atoll.supervisor.state.tasks import Tasks
-from atoll.types import Progress, from_json
+from atoll.types import Progress
+from atoll.types.internal import from_json
 
 _T = TypeVar("_T")
 NDJSON = "application/x-ndjson"

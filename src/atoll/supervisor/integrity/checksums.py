@@ -12,7 +12,8 @@ import msgspec
 
 from atoll.errors import DamagedError
 from atoll.host import CheckedTree, boot_id, write_atomically
-from atoll.types import Damage, from_json
+from atoll.types import Damage
+from atoll.types.internal import from_json
 
 CHECKSUMS_FILE = "checksums.json"
 BOOT = "boot"

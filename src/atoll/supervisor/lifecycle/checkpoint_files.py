@@ -11,7 +11,7 @@ import msgspec
 
 from atoll.host import FileCopy, open_top
 from atoll.network import Flow
-from atoll.types import from_json
+from atoll.types.internal import from_json
 
 FLOWS = "flows.json"
 NAMES = "names.json"

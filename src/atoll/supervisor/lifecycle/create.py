@@ -13,7 +13,8 @@ from atoll.supervisor.lifecycle.callers import Caller
 from atoll.supervisor.lifecycle.idempotency import idempotency_of
 from atoll.supervisor.lifecycle.progress import told_if_slow
 from atoll.supervisor.state.ids import check_env, check_metadata, check_name
-from atoll.types import BUILD_ATTRIBUTE, Progress, SandboxSpec, VolumeMount, check_services
+from atoll.types import Progress, SandboxSpec, VolumeMount
+from atoll.types.internal import BUILD_ATTRIBUTE, check_services
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.create_of_image import ImageCreation

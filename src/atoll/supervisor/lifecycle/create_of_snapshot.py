@@ -16,7 +16,7 @@ from atoll.supervisor.state.leases import Columns
 from atoll.supervisor.state.paths import FIRST_DISK
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.state.transitions import check_parts
-from atoll.types import ORIGIN_ATTRIBUTE
+from atoll.types.internal import ORIGIN_ATTRIBUTE
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.attachment import Attachment

@@ -26,7 +26,8 @@ from atoll.supervisor.state.running_machine import RunningMachine
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.transitions import check_action, check_memory, check_parts
 from atoll.supervisor.storage.compaction import Compaction
-from atoll.types import OWN_ATTRIBUTES, Lifecycle, SandboxInfo
+from atoll.types import Lifecycle, SandboxInfo
+from atoll.types.internal import OWN_ATTRIBUTES
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.attachment import Attachment

@@ -16,7 +16,8 @@ from atoll.supervisor.lifecycle.snapshot import COPY_MOST_BYTES, Label, Snapshot
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.transitions import check_action, check_memory, check_plugged
-from atoll.types import ORIGIN_ATTRIBUTE, SnapshotInfo
+from atoll.types import SnapshotInfo
+from atoll.types.internal import ORIGIN_ATTRIBUTE
 
 if TYPE_CHECKING:
     from atoll.network import Link

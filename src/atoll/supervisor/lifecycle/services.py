@@ -12,7 +12,8 @@ import msgspec
 from atoll.errors import AtollError, NameTakenError, ServiceNotFoundError, StateError
 from atoll.guest import ServiceStatus, service_info
 from atoll.supervisor.state.ids import check_env
-from atoll.types import ServiceInfo, ServiceSpec, check_services, schedule_of
+from atoll.types import ServiceInfo, ServiceSpec
+from atoll.types.internal import check_services, schedule_of
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.wake import Wakes

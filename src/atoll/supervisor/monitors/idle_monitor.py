@@ -12,7 +12,7 @@ from atoll.errors import AtollError
 from atoll.supervisor.state.idleness import NEVER, Activity, Reading, Sleep, Tiers, tiers_of
 from atoll.supervisor.state.transitions import check_action, check_plugged
 from atoll.supervisor.state.wake_times import wake_time
-from atoll.types import BUILD_ATTRIBUTE, check_number
+from atoll.types.internal import BUILD_ATTRIBUTE, check_number
 
 if TYPE_CHECKING:
     from atoll.guest import AgentStats

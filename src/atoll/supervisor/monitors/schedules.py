@@ -10,7 +10,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
-from atoll.types import ServiceRun, ServiceSpec, schedule_of
+from atoll.types import ServiceRun, ServiceSpec
+from atoll.types.internal import schedule_of
 
 if TYPE_CHECKING:
     from atoll.guest import ServiceStatus

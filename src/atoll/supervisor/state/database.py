@@ -33,7 +33,7 @@ from atoll.supervisor.state.rows import (
     VolumeRow,
     key_of,
 )
-from atoll.types import converted, from_json
+from atoll.types.internal import converted, from_json
 
 DAMAGED = "damaged"
 VERSION = 1

@@ -12,7 +12,7 @@ import msgspec
 
 from atoll.errors import DrainingError
 from atoll.host import write_atomically
-from atoll.types import from_json
+from atoll.types.internal import from_json
 
 _log = logging.getLogger(__name__)
 

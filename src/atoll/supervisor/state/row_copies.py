@@ -22,7 +22,7 @@ from atoll.supervisor.state.rows import (
     VolumeRow,
     key_of,
 )
-from atoll.types import from_json
+from atoll.types.internal import from_json
 
 ROW = "row.json"
 _log = logging.getLogger(__name__)

@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 
 from atoll.host import continue_process, write_atomically
-from atoll.types import Unplugged, from_json
+from atoll.types import Unplugged
+from atoll.types.internal import from_json
 
 _log = logging.getLogger(__name__)
 

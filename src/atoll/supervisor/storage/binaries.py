@@ -14,7 +14,7 @@ from atoll.engines import DEFAULT_ENGINE, Engine, engine_kind
 from atoll.errors import HostError
 from atoll.host import sync_directory, write_atomically
 from atoll.supervisor.state.rows import Versions
-from atoll.types import from_json
+from atoll.types.internal import from_json
 
 _SHORT = 16
 # A file written in pieces of this size gets huge pages in the kernel's cache if the file system supports

@@ -15,7 +15,8 @@ from atoll.errors import AtollError, TemplateNotFoundError
 from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.rows import TemplateRow
 from atoll.supervisor.storage.images import DEFAULT_IMAGE
-from atoll.types import DEFAULT_TAG, BuildInfo, Resolved
+from atoll.types import BuildInfo, Resolved
+from atoll.types.internal import DEFAULT_TAG
 
 _BUILDS_KEPT = 32
 _TAGS_SHOWN = 10

@@ -24,7 +24,8 @@ from atoll.supervisor.storage.mount_points import check_mountpoints
 from atoll.supervisor.storage.trash import ASIDE, Trash, erase_stale
 from atoll.supervisor.storage.volume_files import VolumeFiles
 from atoll.supervisor.storage.volume_lists import VolumeLists
-from atoll.types import VolumeMount, check_volume_quota, volume_mount
+from atoll.types import VolumeMount
+from atoll.types.internal import check_volume_quota, volume_mount
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 # Every user in a sandbox that mounts a volume may use it, whatever that user's number is.

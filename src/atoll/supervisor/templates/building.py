@@ -32,7 +32,8 @@ from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.storage.build_cache import BuildCache
 from atoll.supervisor.storage.template_registry import TemplateRegistry, split_tag
 from atoll.supervisor.storage.trash import Trash
-from atoll.types import BUILD_ATTRIBUTE, DEFAULT_TAG, BuildInfo, PrunedSteps, Quotas, Resolved, TagInfo
+from atoll.types import BuildInfo, PrunedSteps, Quotas, Resolved, TagInfo
+from atoll.types.internal import BUILD_ATTRIBUTE, DEFAULT_TAG
 
 _NAME = re.compile(r"[a-z0-9_-]{1,63}")
 _TAG = re.compile(r"[a-z0-9_.-]{1,63}")

@@ -15,7 +15,8 @@ from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.rows import KeyRow
 from atoll.supervisor.storage.trash import erase, erase_unknown
 from atoll.supervisor.tenants.teams import Teams
-from atoll.types import KeyInfo, NewKey, TeamInfo, key_hash, key_id_of, key_prefix
+from atoll.types import KeyInfo, NewKey, TeamInfo
+from atoll.types.internal import key_hash, key_id_of, key_prefix
 
 PREFIX = "e2b_"
 _SECRET_BYTES = 20

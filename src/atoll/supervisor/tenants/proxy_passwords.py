@@ -14,7 +14,8 @@ import msgspec
 from atoll.errors import AtollError, InvalidSpecError
 from atoll.policy import SEALED, login_of, with_password
 from atoll.secrets import Belonging, Vault
-from atoll.types import PASSWORD_MASK, EgressPolicy, Policy
+from atoll.types import EgressPolicy, Policy
+from atoll.types.internal import PASSWORD_MASK
 
 _log = logging.getLogger(__name__)
 

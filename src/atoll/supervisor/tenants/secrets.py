@@ -16,7 +16,8 @@ from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.ids import new_id
 from atoll.supervisor.state.rows import SecretRow
 from atoll.supervisor.storage.trash import erase, erase_unknown
-from atoll.types import SecretInfo, check_secret_value
+from atoll.types import SecretInfo
+from atoll.types.internal import check_secret_value
 
 PREFIX = "sec_"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
