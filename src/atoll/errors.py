@@ -477,23 +477,3 @@ class InternalError(AtollError):
     """A fault of atoll itself; the supervisor's log has the details."""
 
     code = "internal"
-
-
-def _tree(cls: type[AtollError]) -> list[type[AtollError]]:
-    return [cls, *(deeper for child in cls.__subclasses__() for deeper in _tree(child))]
-
-
-_BY_CODE = {cls.code: cls for cls in _tree(AtollError)}
-
-
-def from_wire(
-    code: str,
-    message: str,
-    *,
-    hint: str | None = None,
-    sandbox_id: str | None = None,
-    retryable: bool | None = None,
-) -> AtollError:
-    """Rebuild a peer's error. It sends a code, never a class to import; an unknown one gives the base class."""
-    kind = _BY_CODE.get(code, AtollError)
-    return kind(message, hint=hint, sandbox_id=sandbox_id, retryable=retryable)

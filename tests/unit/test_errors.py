@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from atoll import errors
-from atoll.errors import AtollError, from_wire
-from atoll.protocol import ErrorBody, error_body, raise_body
+from atoll.errors import AtollError
+from atoll.protocol import ErrorBody, error_body, error_of, raise_body
 from atoll.types import ExecResult
 
 
@@ -27,7 +27,7 @@ def test_code_and_class_are_one_to_one() -> None:
 
 @pytest.mark.parametrize("kind", EVERY, ids=lambda kind: kind.code)
 def test_an_error_comes_over_the_wire_as_what_it_was(kind: type[AtollError]) -> None:
-    error = from_wire(kind.code, "what, which", hint="do this", sandbox_id="a")
+    error = error_of(ErrorBody(code=kind.code, message="what, which", hint="do this", sandbox_id="a"))
     assert type(error) is kind
     assert (error.message, error.hint, error.sandbox_id) == ("what, which", "do this", "a")
     assert str(error) == "what, which (do this)"
@@ -35,7 +35,7 @@ def test_an_error_comes_over_the_wire_as_what_it_was(kind: type[AtollError]) -> 
 
 @pytest.mark.parametrize("kind", [errors.ExecFailedError, errors.ExecTimeoutError, errors.FileMissingError])
 def test_an_error_is_the_same_after_pickling(kind: type[AtollError]) -> None:
-    error = from_wire(kind.code, "what, which", hint="do this", sandbox_id="a")
+    error = error_of(ErrorBody(code=kind.code, message="what, which", hint="do this", sandbox_id="a"))
     if isinstance(error, errors.ExecFailedError | errors.ExecTimeoutError):
         error.result = ExecResult(exit_code=137, stdout_bytes=b"half", command="make")
     again = pickle.loads(pickle.dumps(error))
@@ -44,7 +44,7 @@ def test_an_error_is_the_same_after_pickling(kind: type[AtollError]) -> None:
 
 
 def test_a_code_of_a_later_version_is_the_base_error() -> None:
-    assert type(from_wire("from_the_future", "x")) is AtollError
+    assert type(error_of(ErrorBody(code="from_the_future", message="x"))) is AtollError
 
 
 def test_errors_are_the_built_in_ones_that_they_look_like() -> None:

@@ -12,11 +12,11 @@ import pytest
 
 import atoll
 from atoll.cli.atoll import atoll as cli
-from atoll.errors import AtollError, QuotaError, SandboxNotFoundError, from_wire
+from atoll.errors import AtollError, QuotaError, SandboxNotFoundError
 from atoll.mcp.defaults import Defaults
 from atoll.mcp.server import make_server
 from atoll.mcp.workplace import Workplace
-from atoll.protocol import error_body
+from atoll.protocol import error_body, error_of
 from atoll.remedies import WORDS, Face, in_words_of
 
 HINT = "`atoll ls` lists them"
@@ -70,7 +70,7 @@ def test_what_python_shows_is_in_words_of_the_sdk() -> None:
 def test_a_remedy_travels_as_it_was_written_so_that_each_face_can_word_it() -> None:
     body = error_body(SandboxNotFoundError("there is no sandbox x", hint=HINT))
     assert body.hint == HINT
-    assert from_wire(body.code, body.message, hint=body.hint).hint_for("mcp") == "`list_sandboxes` lists them"
+    assert error_of(body).hint_for("mcp") == "`list_sandboxes` lists them"
 
 
 @pytest.mark.parametrize(

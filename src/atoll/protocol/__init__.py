@@ -14,6 +14,7 @@ from atoll.protocol.dial import (
     decode_request,
     encode,
 )
+from atoll.protocol.error_bodies import ErrorBody, error_body, error_of, ours, raise_body
 from atoll.protocol.links import (
     LINK,
     SERVER_RECORDS,
@@ -38,7 +39,6 @@ from atoll.protocol.messages import (
     DrainRequest,
     EgressTest,
     EmergencyUnplugged,
-    ErrorBody,
     Finding,
     ForkRequest,
     FsckRequest,
@@ -68,10 +68,7 @@ from atoll.protocol.messages import (
     VerifyRequest,
     VolumeQuotaRequest,
     VolumeRequest,
-    error_body,
     maker_header,
-    ours,
-    raise_body,
     told_maker,
 )
 from atoll.protocol.openapi import Operation, api_document, api_page
@@ -163,6 +160,7 @@ __all__ = [
     "decode_request",
     "encode",
     "error_body",
+    "error_of",
     "expiry_of",
     "keyed_token",
     "link_value",

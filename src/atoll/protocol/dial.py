@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from atoll.errors import InvalidSpecError
-from atoll.protocol.messages import ErrorBody
+from atoll.protocol.error_bodies import ErrorBody
 from atoll.types import Recovery
 from atoll.types.internal import from_json
 

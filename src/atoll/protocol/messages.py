@@ -6,14 +6,12 @@ new client can always suspend an old supervisor's sandboxes and replace it. Ever
 
 from __future__ import annotations
 
-import errno
-from typing import Literal, NoReturn, overload
+from typing import Literal
 from urllib.parse import quote, unquote
 
 import msgspec
 
-from atoll.errors import AtollError, InternalError, NoSpaceError, from_wire
-from atoll.protocol.shortages import shortage_of
+from atoll.protocol.error_bodies import ErrorBody
 from atoll.types import EgressDecision, EgressPolicy, Lifecycle, Limits, Progress, Quotas
 from atoll.types.internal import check_number
 
@@ -354,19 +352,6 @@ class Leftover(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int = 0
 
 
-class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
-    """Body of every answer that is not a success.
-
-    ``retryable`` says whether the same request may succeed later; None leaves that to the code.
-    """
-
-    code: str
-    message: str
-    hint: str | None = None
-    sandbox_id: str | None = None
-    retryable: bool | None = None
-
-
 class StreamLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A line of an answer requested with ``accept: application/x-ndjson``.
 
@@ -377,46 +362,3 @@ class StreamLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     progress: Progress | None = None
     result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     error: ErrorBody | None = None
-
-
-def error_body(error: BaseException) -> ErrorBody:
-    """Return the error as the peer gets it.
-
-    A foreign error becomes an ``InternalError`` that names only its class.
-    """
-    error = ours(error)
-    if isinstance(error, AtollError):
-        return ErrorBody(
-            code=error.code,
-            message=error.message,
-            hint=error.remedy,
-            sandbox_id=error.sandbox_id,
-            retryable=error.retryable,
-        )
-    return ErrorBody(
-        code=InternalError.code,
-        message=f"the supervisor failed: {type(error).__name__}",
-        hint=InternalError.__doc__,
-    )
-
-
-@overload
-def ours(error: Exception) -> Exception: ...
-@overload
-def ours(error: BaseException) -> BaseException: ...
-def ours(error: BaseException) -> BaseException:
-    """Return a full disk as a ``NoSpaceError``, and another shortage of the host as a ``ShortageError``.
-
-    Any other error is returned unchanged.
-    """
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    if not full or isinstance(error, AtollError):
-        return shortage_of(error) or error
-    return NoSpaceError("no space is left under the home", hint="free some space, or kill a sandbox")
-
-
-def raise_body(body: ErrorBody) -> NoReturn:
-    """Raise the error that a peer reported."""
-    raise from_wire(
-        body.code, body.message, hint=body.hint, sandbox_id=body.sandbox_id, retryable=body.retryable
-    )

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from atoll.protocol.messages import ErrorBody
+from atoll.protocol.error_bodies import ErrorBody
 from atoll.types import BuildInfo, BuildLine, Limits, StartCommand, TemplateSpec
 
 
