@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError, SandboxNotFoundError, SnapshotNotFoundError
 from atoll.snapshots import Merges, Stack
@@ -15,9 +14,6 @@ from atoll.supervisor.state.pins import Pins
 from atoll.supervisor.state.reservations import Reservations
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.state.sandbox import Sandbox
-
-if TYPE_CHECKING:
-    pass
 
 _TICK_S = 1e-6
 _log = logging.getLogger(__name__)
