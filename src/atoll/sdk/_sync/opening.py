@@ -20,9 +20,21 @@ from atoll.sdk._leases import lease_of
 from atoll.sdk._notices import tell_recovery_since
 from atoll.sdk._progress import line_for
 from atoll.sdk._sources import source_fields
-from atoll.types import (Boot, EgressPolicy, Hosting, Lifecycle, Limits, SandboxInfo, SandboxOptions, SandboxSpec, SandboxState, Source, VolumeMount, Wait,)
+from atoll.types import (
+    Boot,
+    EgressPolicy,
+    Hosting,
+    Lifecycle,
+    Limits,
+    SandboxInfo,
+    SandboxOptions,
+    SandboxSpec,
+    SandboxState,
+    Source,
+    VolumeMount,
+    Wait,
+)
 from atoll.types.internal import check_kind, check_text, copied, copied_volumes, users_attributes
-from atoll.types.internal import check_text, copied, copied_volumes, users_attributes
 
 _Value = TypeVar("_Value")
 _FIRST_PAUSE_S = 0.05
