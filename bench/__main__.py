@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from bench import (
+    audit,
     commands,
     control,
     create,
@@ -56,6 +57,7 @@ GROUPS = {
     "control": control,
     "interactive": interactive,
     "leases": leases,
+    "audit": audit,
     "sleepers": sleepers,
     "wakes": wakes,
     "gateway": gateway,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from atoll.errors import AtollError
     from atoll.sdk import (
+        AsyncAudit,
         AsyncHousekeeping,
         AsyncImages,
         AsyncKeys,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         AsyncTemplates,
         AsyncTerminal,
         AsyncVolumes,
+        Audit,
         Housekeeping,
         Images,
         Keys,
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AsyncAudit",
     "AsyncHousekeeping",
     "AsyncImages",
     "AsyncKeys",
@@ -83,6 +86,7 @@ __all__ = [
     "AsyncTerminal",
     "AsyncVolumes",
     "AtollError",
+    "Audit",
     "Boot",
     "ExecResult",
     "HealthCheck",

@@ -62,6 +62,7 @@ SECTIONS = {
         "key": "Create, list and revoke API keys.",
     },
     "This machine": {
+        "audit": "Show what was done and by whom, and check the log of it.",
         "doctor": "Find what keeps sandboxes from running here.",
         "du": "Show what everything uses on the disk.",
         "gc": "Show and remove what a crash left behind.",

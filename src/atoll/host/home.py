@@ -136,6 +136,16 @@ class Home:
         return self.path / "secrets.key"
 
     @property
+    def audit(self) -> Path:
+        """The audit log: its files, alone."""
+        return self.path / "audit"
+
+    @property
+    def audit_key(self) -> Path:
+        """The key of the codes in the audit log."""
+        return self.path / "audit.key"
+
+    @property
     def log(self) -> Path:
         """The supervisor's log."""
         return self.path / "supervisor.log"
@@ -159,6 +169,7 @@ class Home:
                 self.teams,
                 self.keys,
                 self.secrets,
+                self.audit,
             ):
                 _make_private(directory, links=True)
             if self.run.parent != self.path:

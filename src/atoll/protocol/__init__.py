@@ -28,7 +28,7 @@ from atoll.protocol.links import (
     record_name,
 )
 from atoll.protocol.messages import (
-    MADE_BY_HEADER,
+    CALLER_HEADER,
     PROTOCOL_VERSION,
     REQUEST_HEADER,
     AttributesRequest,
@@ -68,8 +68,8 @@ from atoll.protocol.messages import (
     VerifyRequest,
     VolumeQuotaRequest,
     VolumeRequest,
-    maker_header,
-    told_maker,
+    caller_header,
+    told_caller,
 )
 from atoll.protocol.openapi import Operation, api_document, api_page
 from atoll.protocol.secrets import SecretRequest, SecretUpdate
@@ -91,7 +91,7 @@ __all__ = [
     "AGENT_PORT",
     "DIAL_LIMIT_BYTES",
     "LINK",
-    "MADE_BY_HEADER",
+    "CALLER_HEADER",
     "PROTOCOL_VERSION",
     "REQUEST_HEADER",
     "SERVER_RECORDS",
@@ -165,10 +165,10 @@ __all__ = [
     "keyed_token",
     "link_value",
     "port_url",
-    "maker_header",
+    "caller_header",
     "ours",
     "raise_body",
-    "told_maker",
+    "told_caller",
     "record_name",
     "shortage_of",
 ]

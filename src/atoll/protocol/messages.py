@@ -19,20 +19,20 @@ PROTOCOL_VERSION = 1
 # A token that a client chooses for a request that makes sandboxes. `DELETE /v1/requests/TOKEN` says that the
 # client was interrupted before it got them.
 REQUEST_HEADER = "atoll-request"
-# Who makes a sandbox, quoted as a part of a URL is. It is shown, and decides nothing.
-MADE_BY_HEADER = "atoll-made-by"
-_MAKER_CHARACTERS = 200
+# The caller, quoted as a part of a URL is. Lists and the audit log show it; it decides nothing.
+CALLER_HEADER = "atoll-caller"
+_CALLER_CHARACTERS = 200
 
 
-def told_maker(header: str | None) -> str | None:
-    """Return who makes a sandbox, as the header of its request says."""
-    return unquote(header or "", errors="replace")[:_MAKER_CHARACTERS].strip() or None
+def told_caller(header: str | None) -> str | None:
+    """Return the caller, as the header of a request says."""
+    return unquote(header or "", errors="replace")[:_CALLER_CHARACTERS].strip() or None
 
 
-def maker_header(maker: str) -> tuple[str, str]:
-    """Return the header that says who makes a sandbox."""
-    text = maker.strip()[:_MAKER_CHARACTERS].strip()
-    return MADE_BY_HEADER, quote(text, safe=" ,/:@()", errors="replace")
+def caller_header(caller: str) -> tuple[str, str]:
+    """Return the header that names the caller."""
+    text = caller.strip()[:_CALLER_CHARACTERS].strip()
+    return CALLER_HEADER, quote(text, safe=" ,/:@()", errors="replace")
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from atoll.sdk._async.audit import AsyncAudit
     from atoll.sdk._async.code import AsyncCode
     from atoll.sdk._async.egress import AsyncEgress
     from atoll.sdk._async.files import AsyncFiles
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from atoll.sdk._async.volumefiles import AsyncVolumeFiles
     from atoll.sdk._async.volumes import AsyncVolumes
     from atoll.sdk._async.watch import AsyncWatch
+    from atoll.sdk._sync.audit import Audit
     from atoll.sdk._sync.code import Code
     from atoll.sdk._sync.egress import Egress
     from atoll.sdk._sync.files import Files
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from atoll.sdk._sync.watch import Watch
 
 __all__ = [
+    "AsyncAudit",
     "AsyncCode",
     "AsyncEgress",
     "AsyncFiles",
@@ -73,6 +76,7 @@ __all__ = [
     "AsyncVolumeFiles",
     "AsyncVolumes",
     "AsyncWatch",
+    "Audit",
     "Code",
     "Egress",
     "Files",

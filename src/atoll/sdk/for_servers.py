@@ -10,9 +10,9 @@ from atoll.sdk import _spawn
 from atoll.sdk._async.builds import carry_out, request_build
 from atoll.sdk._async.http import AsyncAnswer, Upload
 from atoll.sdk._async.link import AsyncLink
-from atoll.sdk._maker import MADE_FOR
+from atoll.sdk._caller import CALLS_FOR
 
-__all__ = ["carry_out", "make_for", "relayed", "request_build", "sharing", "start_by"]
+__all__ = ["carry_out", "call_for", "relayed", "request_build", "sharing", "start_by"]
 
 
 def start_by(start: Callable[[], None]) -> None:
@@ -35,9 +35,9 @@ def sharing(kept: int = 64) -> contextlib.AbstractContextManager[None]:
     return AsyncLink.sharing(kept)
 
 
-def make_for(who: str) -> None:
-    """From now on, and in this context alone, sandboxes are made for somebody else, whom ``info`` names."""
-    MADE_FOR.set(who)
+def call_for(who: str) -> None:
+    """From now on, and in this context alone, call for somebody else, whom ``info`` and the audit log name."""
+    CALLS_FOR.set(who)
 
 
 async def relayed(

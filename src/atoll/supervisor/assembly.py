@@ -5,12 +5,15 @@ Each part is given what it uses. The bags of parts here are for the wiring alone
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from atoll.audit import AuditLog
 from atoll.engines import Prestarting, can
 from atoll.host import disk_usage, read_memory
 from atoll.secrets import KeyFile, Keyring
@@ -50,7 +53,9 @@ from atoll.supervisor.monitors.limit_monitor import LimitMonitor
 from atoll.supervisor.monitors.traffic import Traffic
 from atoll.supervisor.monitors.volumes import VolumeMonitor
 from atoll.supervisor.settings import MIB, Settings
+from atoll.supervisor.state.acts import Acts
 from atoll.supervisor.state.alarms import Alarms
+from atoll.supervisor.state.audit_key import audit_key
 from atoll.supervisor.state.clock import Clock
 from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.decisions import DecisionLog
@@ -140,15 +145,27 @@ class State:
         self.row_copies = RowCopies(home)
         self.database = Database(home.database, self.row_copies)
         self.paths = Paths(home)
-        self.journal = Journal(self.paths.console, clock.unix_s)
+        self.audit = AuditLog(home.audit, partial(audit_key, home), clock.unix_s)
+        self.acts = Acts(self.audit)
+        self.journal = Journal(self.paths.console, self.acts, clock.unix_s)
         self.leases = Leases(clock)
         self.due = LeaseTable()
         self.registry = Registry(self.database, self.leases, self.due, self.journal)
-        self.decisions = DecisionLog(self.paths.decisions, self.journal)
+        self.decisions = DecisionLog(self.paths.decisions, self.journal, self.acts)
         self.alarms = Alarms()
         self.drain_gate = DrainGate(home.drain)
         self.unplug_marks = UnplugMarks(self.paths.unplug_mark, self.paths.unplug_stamp)
         self.operations = Operations(self.database, self.journal, clock.unix_s)
+
+    async def open(self) -> None:
+        """Open the audit log and the database."""
+        await asyncio.to_thread(self.audit.open)
+        await self.database.open()
+
+    async def aclose(self) -> None:
+        """Bring both to the disk, and close them."""
+        await self.database.aclose()
+        await asyncio.to_thread(self.audit.close)
 
 
 class Storage:

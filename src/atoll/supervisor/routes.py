@@ -6,6 +6,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from atoll.supervisor.api import make_app
+from atoll.supervisor.api.acts import RequestActs
+from atoll.supervisor.api.audit import audit_routes
 from atoll.supervisor.api.builds import build_routes
 from atoll.supervisor.api.changes import Changes, change_routes
 from atoll.supervisor.api.egress import egress_routes
@@ -41,7 +43,7 @@ def make_api(system: System, stopping: Stopping) -> ASGIApp:
         tasks=system.tasks,
     )
     routes = [*stable, *_sandbox_routes(system), *_stored_routes(system), *_tenant_routes(system)]
-    return make_app(routes, system.keeper, system.idle.asked)
+    return make_app(routes, system.keeper, system.idle.asked, RequestActs(system.acts, system.registry))
 
 
 def _sandbox_routes(system: System) -> list[Route]:
@@ -148,6 +150,7 @@ def _stored_routes(system: System) -> list[Route]:
 
 def _tenant_routes(system: System) -> list[Route]:
     return [
+        *audit_routes(audit=system.acts.log),
         *team_routes(
             teams=system.teams,
             quotas=system.quotas,

@@ -94,7 +94,7 @@ class System:
         self.tasks, self.database, self.registry = state.tasks, state.database, state.registry
         self.paths, self.images, self.volumes = state.paths, storage.images, storage.volumes
         self.trees, self.verification, self.digests = storage.trees, storage.verification, storage.digests
-        self.running_machines, self.pool = machines.running, machines.pool
+        self.running_machines, self.pool, self.acts = machines.running, machines.pool, state.acts
         self.prestarted, self.agents = machines.prestarted, machines.agents
         self.teams, self.keys, self.quotas = tenants.teams, tenants.keys, tenants.quotas
         self.volume_quotas, self.secrets = tenants.volume_quotas, tenants.secrets
@@ -278,7 +278,7 @@ class System:
     async def start(self) -> None:
         """Open the database, adopt what still runs, and accept clients on the dial socket."""
         await asyncio.to_thread(self.drain_gate.load)
-        await self.database.open()
+        await self._state.open()
         await self.teams.load()
         await self.keys.load()
         await self.secrets.load()
@@ -357,7 +357,7 @@ class System:
         await self._rooms.links.aclose(stay=stay)
         await self.egress.aclose(stay=stay)
         await self.trash.aclose(_ERASE_S)
-        await self.database.aclose()
+        await self._state.aclose()
 
     def _look(self) -> tuple[tuple[str, ...], int, bool]:
         states = tuple(sandbox.row.state for sandbox in self.registry.sandboxes())

@@ -1,5 +1,13 @@
 """Frozen values that cross room borders: requests and observations. There is no input or output here."""
 
+from atoll.types.audit import (
+    AuditEntry,
+    AuditFault,
+    AuditFaultKind,
+    AuditPage,
+    AuditReport,
+    AuditSource,
+)
 from atoll.types.code import CodeContext, CodeException, CodeOutput, CodeResult, CodeVariable
 from atoll.types.creation import Boot, Hosting, SandboxOptions, Source, Wait
 from atoll.types.disk import DiskReport, DiskUse
@@ -86,6 +94,12 @@ from atoll.types.volumes import VolumeEntry, VolumeInfo, VolumeMount
 
 __all__ = [
     "Action",
+    "AuditEntry",
+    "AuditFault",
+    "AuditFaultKind",
+    "AuditPage",
+    "AuditReport",
+    "AuditSource",
     "Boot",
     "BuildInfo",
     "BuildLine",

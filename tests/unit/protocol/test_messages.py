@@ -11,14 +11,14 @@ from atoll.protocol import (
     DialRequest,
     DrainRequest,
     ErrorBody,
+    caller_header,
     decode_answer,
     decode_request,
     encode,
     error_body,
-    maker_header,
     ours,
     raise_body,
-    told_maker,
+    told_caller,
 )
 
 
@@ -72,17 +72,17 @@ def test_a_dial_waits_for_some_time_or_as_long_as_usual() -> None:
         decode_request(encode(DialRequest(sandbox="alice", port=80, within_s=0)))
 
 
-@pytest.mark.parametrize("maker", ["train.py (ann, 12)", "é\r\nx", "x" * 300, " x ", "x" * 199 + " x"])
-def test_who_makes_a_sandbox_fits_a_header_and_comes_back(maker: str) -> None:
-    _, header = maker_header(maker)
+@pytest.mark.parametrize("caller", ["train.py (ann, 12)", "é\r\nx", "x" * 300, " x ", "x" * 199 + " x"])
+def test_a_caller_fits_a_header_and_comes_back(caller: str) -> None:
+    _, header = caller_header(caller)
     assert header.isascii() and header.isprintable() and header == header.strip()
-    assert told_maker(header) == maker.strip()[:200].strip()
+    assert told_caller(header) == caller.strip()[:200].strip()
 
 
-def test_a_maker_whose_name_is_no_text_has_a_header_too() -> None:
-    assert told_maker(maker_header("\udcff.py")[1]) == "?.py"
+def test_a_caller_whose_name_is_no_text_has_a_header_too() -> None:
+    assert told_caller(caller_header("\udcff.py")[1]) == "?.py"
 
 
 @pytest.mark.parametrize("header", [None, "", "%20"])
 def test_nobody_makes_a_sandbox_where_no_header_says_so(header: str | None) -> None:
-    assert told_maker(header) is None
+    assert told_caller(header) is None

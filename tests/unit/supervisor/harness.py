@@ -110,6 +110,7 @@ class Harness:
         await asyncio.sleep(0)
         await self.system.dial_socket.aclose()
         await self.system.database.aclose()
+        self.system.acts.log.close()
 
     async def aclose(self) -> None:
         await self.system.aclose()

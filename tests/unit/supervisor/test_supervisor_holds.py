@@ -309,12 +309,12 @@ async def test_the_homes_idle_time_does_not_hold_for_what_a_client_holds(harness
 
 @with_harness
 async def test_who_made_a_sandbox_is_told(harness: Harness) -> None:
-    headers = {"atoll-made-by": "run%C3%A9.py, pid 7, user ada", "content-type": "application/json"}
+    headers = {"atoll-caller": "run%C3%A9.py, pid 7, user ada", "content-type": "application/json"}
     made = (await harness.ask("POST", "/v1/sandboxes", {}, headers)).json
     assert made["made_by"] == "runé.py, pid 7, user ada"
     path = f"/v1/sandboxes/{made['sandbox_id']}/fork"
-    copies = (await harness.ask("POST", path, {"count": 1}, {"atoll-made-by": "key k1 of red"})).json
+    copies = (await harness.ask("POST", path, {"count": 1}, {"atoll-caller": "key k1 of red"})).json
     assert copies[0]["made_by"] == "key k1 of red"
     assert (await harness.create()).get("made_by") is None
-    long = (await harness.ask("POST", "/v1/sandboxes", {}, {"atoll-made-by": "x" * 10_000})).json
+    long = (await harness.ask("POST", "/v1/sandboxes", {}, {"atoll-caller": "x" * 10_000})).json
     assert long["made_by"] == "x" * 200

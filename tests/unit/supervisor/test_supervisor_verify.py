@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
+from starlette.routing import Route
 
+from atoll.supervisor.api.acts import RequestActs
 from atoll.supervisor.api.reply import NDJSON, Report, answer
 from atoll.supervisor.integrity.background_checksums import BackgroundChecksums
 from atoll.supervisor.integrity.checksums import CHECKSUMS_FILE
@@ -158,7 +161,7 @@ async def test_an_examination_stops_the_checksums_in_the_background(harness: Har
 
 
 @with_harness
-async def test_an_examination_ends_with_its_client(_: Harness) -> None:
+async def test_an_examination_ends_with_its_client(harness: Harness) -> None:
     ended = asyncio.Event()
 
     async def examine(report: Report) -> None:
@@ -168,7 +171,11 @@ async def test_an_examination_ends_with_its_client(_: Harness) -> None:
         finally:
             ended.set()
 
-    request = Request({"type": "http", "headers": [(b"accept", NDJSON.encode())]})
+    app = SimpleNamespace(
+        state=SimpleNamespace(acts=RequestActs(harness.system.acts, harness.system.registry))
+    )
+    scope = {"type": "http", "method": "GET", "route": Route("/v1/volumes", examine), "app": app}
+    request = Request({**scope, "headers": [(b"accept", NDJSON.encode())]})
     response = await answer(request, Tasks(), examine, ends_with_client=True)
     assert isinstance(response, StreamingResponse)
     lines = cast("AsyncGenerator[bytes, None]", response.body_iterator)

@@ -13,13 +13,13 @@ import msgspec
 from atoll.errors import AtollError, DeadlineError, SupervisorError
 from atoll.guest import GuestRequest
 from atoll.host import Home
-from atoll.protocol import REQUEST_HEADER, ErrorBody, StreamLine, maker_header, raise_body
+from atoll.protocol import REQUEST_HEADER, ErrorBody, StreamLine, caller_header, raise_body
 from atoll.sdk._async.http import AsyncAnswer, AsyncPool, Upload
 from atoll.sdk._async.places import AsyncPlace, place_of
 from atoll.sdk._bytes import MIB
+from atoll.sdk._caller import caller
 from atoll.sdk._deadline import Deadline, check_timeout
 from atoll.sdk._io_async import Stream, call, shielded
-from atoll.sdk._maker import maker
 from atoll.sdk._notices import tell_recovery
 from atoll.sdk._server import Server
 from atoll.types import Progress
@@ -150,7 +150,7 @@ class AsyncLink:
         deadline = Deadline(within_s or LONG_S, whole=within_s is not None)
         self._within_s = within_s
         try:
-            headers = ((REQUEST_HEADER, token), maker_header(maker()))
+            headers = ((REQUEST_HEADER, token),)
             value = await self.long_call(
                 "POST", path, kind, body, headers, on_progress=on_progress, deadline=deadline
             )
@@ -188,7 +188,8 @@ class AsyncLink:
 
     async def upload(self, path: str, kind: type[_Value], body: Upload, length: int | None = None) -> _Value:
         """Send a body of any size and read the answer as ``kind``."""
-        request = self.place.request("PUT", path, (("content-type", "application/octet-stream"),), None)
+        headers = (("content-type", "application/octet-stream"), caller_header(caller()))
+        request = self.place.request("PUT", path, headers, None)
         # A silent supervisor may be waiting for its disk, which has to write the whole body.
         deadline = Deadline(None, silence_s=LONG_S)
         answer = await _checked(await self._pool.ask(request, deadline, body=body, length=length))
@@ -283,6 +284,8 @@ class AsyncLink:
     ) -> AsyncAnswer:
         if body is not None:
             headers = (*headers, ("content-type", "application/json"))
+        if method != "GET":
+            headers = (*headers, caller_header(caller()))
         content = b"" if body is None else as_json(body)
         answer = await self._pool.ask(
             self.place.request(method, path, headers, content),

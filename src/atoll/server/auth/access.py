@@ -45,8 +45,8 @@ async def owner_of(volume_id: str) -> TeamInfo:
     return await AsyncTeams.get(info.team)
 
 
-def maker_of(noted: Note) -> str:
-    """Return who makes a sandbox with a request: the key that it has."""
+def caller_name(noted: Note) -> str:
+    """Return the caller of a request: the key that it has."""
     return f"key {noted.key_id} of {noted.team}"
 
 
@@ -90,7 +90,7 @@ class Access:
         team = await self._team(key)
         noted = note()
         noted.team, noted.key_id = team.name, key_id_of(key)
-        for_servers.make_for(maker_of(noted))
+        for_servers.call_for(caller_name(noted))
         self._count(team)
         return team
 

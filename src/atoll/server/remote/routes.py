@@ -23,12 +23,12 @@ from atoll.protocol import (
     REQUEST_HEADER,
     LinkRequest,
     RemoteHello,
+    caller_header,
     check_link,
-    maker_header,
     port_url,
 )
 from atoll.sdk import for_servers
-from atoll.server.auth.access import Access, maker_of
+from atoll.server.auth.access import Access, caller_name
 from atoll.server.auth.access_log import note
 from atoll.server.builds.builds import Builds
 from atoll.server.builds.uploads import Uploads
@@ -149,7 +149,7 @@ def _headers(request: Request, asked: Asked) -> tuple[tuple[str, str], ...]:
         headers.append(("accept", request.headers["accept"]))
     if REQUEST_HEADER in request.headers:
         headers.append((REQUEST_HEADER, asked.token(request.headers[REQUEST_HEADER])))
-        headers.append(maker_header(maker_of(note())))
+    headers.append(caller_header(caller_name(note())))
     return tuple(headers)
 
 

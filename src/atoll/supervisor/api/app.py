@@ -13,6 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from atoll.errors import AtollError, NotFoundError
+from atoll.supervisor.api.acts import RequestActs
 from atoll.supervisor.api.openapi import documentation_routes
 from atoll.supervisor.api.reply import error_answer
 from atoll.supervisor.own_exit import Keeper
@@ -21,17 +22,22 @@ from atoll.supervisor.own_exit import Keeper
 _SANDBOX = re.compile("/v1/sandboxes/([^/]+)(?!/egress/test$|/diff$)(?:/|$)")
 
 
-def make_app(routes: Iterable[Route], keeper: Keeper, used: Callable[[str], None]) -> ASGIApp:
+def make_app(
+    routes: Iterable[Route], keeper: Keeper, used: Callable[[str], None], acts: RequestActs
+) -> ASGIApp:
     """The API with these routes.
 
     Args:
         keeper: Is told of each request: the supervisor is in use.
         used: Is told of the sandbox of each request that is more than a question about one.
+        acts: Notes requests in the audit log.
     """
     app = Starlette(
         routes=[*routes, *documentation_routes()],
         exception_handlers={AtollError: _answer_error, HTTPException: _answer_http, Exception: _answer_error},
     )
+
+    app.state.acts = acts
 
     async def noting(scope: Scope, receive: Receive, send: Send) -> None:
         keeper.note()
@@ -42,7 +48,8 @@ def make_app(routes: Iterable[Route], keeper: Keeper, used: Callable[[str], None
     return noting
 
 
-async def _answer_error(_: Request, error: Exception) -> Response:
+async def _answer_error(request: Request, error: Exception) -> Response:
+    request.app.state.acts.refused(request, error)
     return error_answer(error)
 
 

@@ -28,7 +28,11 @@ def key_routes(*, keys: Keys, tasks: Tasks) -> list[Route]:
 
     async def check(request: Request) -> Response:
         wanted = await read_body(request, KeyCheck)
-        return json_answer(await keys.check(wanted.key))
+
+        async def work(_: Report) -> object:
+            return await keys.check(wanted.key)
+
+        return await answer(request, tasks, work)
 
     async def revoke(request: Request) -> Response:
         async def work(_: Report) -> object:

@@ -101,9 +101,12 @@ async def answer(
 ) -> Response:
     """Do the work and answer with its result, as a stream with progress if the client asks for that.
 
+    The audit log tells of it, unless it is a question.
+
     Args:
         ends_with_client: Whether work with progress is cancelled when the client leaves.
     """
+    work = request.app.state.acts.noted(request, work)
     if NDJSON in request.headers.get("accept", ""):
         return StreamingResponse(_lines(tasks, work, ends_with_client), media_type=NDJSON)
     try:

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from atoll.protocol import MADE_BY_HEADER, REQUEST_HEADER, told_maker
+from atoll.protocol import CALLER_HEADER, REQUEST_HEADER, told_caller
 from atoll.supervisor.api.reply import Report, answer
 from atoll.supervisor.lifecycle.callers import Caller, Callers
 from atoll.supervisor.state.tasks import Tasks
@@ -19,7 +19,7 @@ UNREAD = "unread"
 
 def caller_of(request: Request, callers: Callers) -> Caller:
     """The client of a request. It leaves if its connection ends before it has read the answer."""
-    caller = Caller(request.headers.get(REQUEST_HEADER), told_maker(request.headers.get(MADE_BY_HEADER)))
+    caller = Caller(request.headers.get(REQUEST_HEADER), told_caller(request.headers.get(CALLER_HEADER)))
     request.scope.setdefault("state", {})[UNREAD] = partial(callers.leave, caller)
     return caller
 

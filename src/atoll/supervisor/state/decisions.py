@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from atoll.host import append_log, forget_log_head
+from atoll.supervisor.state.acts import Acts
 from atoll.supervisor.state.journal import Journal
 from atoll.types import EgressDecision
 
@@ -34,6 +35,7 @@ class DecisionLog:
 
     path: Callable[[str], Path]
     journal: Journal
+    acts: Acts
     _pending: dict[str, dict[_Key, EgressDecision]] = field(default_factory=dict, init=False)
     _lost: dict[str, int] = field(default_factory=dict, init=False)
     _flushing: asyncio.TimerHandle | None = field(default=None, init=False)
@@ -61,6 +63,7 @@ class DecisionLog:
         pending, self._pending = self._pending, {}
         lost, self._lost = self._lost, {}
         for sandbox_id, decisions in pending.items():
+            self.acts.decided(sandbox_id, decisions.values())
             try:
                 self._write(sandbox_id, list(decisions.values()))
             except OSError as error:  # the sandbox may have been killed meanwhile

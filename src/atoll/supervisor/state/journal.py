@@ -1,4 +1,4 @@
-"""Writes the events of a sandbox's life into its log, beside what its guest writes there."""
+"""Writes the events of a sandbox's life into its log, beside what its guest writes there, and into the audit log."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from atoll.host import append_log, forget_log_head
+from atoll.supervisor.state.acts import Acts
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 
 _LOG_MOST_BYTES = 16 << 20
@@ -28,7 +30,7 @@ _ARRIVED = {
 
 @dataclass(eq=False, repr=False)
 class Journal:
-    """Writes a line for each change of a sandbox into its log, and keeps logs small.
+    """Writes a line for each change of a sandbox into its log and into the audit log, and keeps logs small.
 
     A log that cannot be written stops no sandbox.
 
@@ -38,15 +40,21 @@ class Journal:
     """
 
     path: Callable[[str], Path]
+    acts: Acts
     clock: Callable[[], float]
 
     def changed(self, old: SandboxRow | None, new: SandboxRow) -> None:
         """Log the change of a sandbox's row, or a new row."""
-        if line := told(old, new):
-            self.tell(new.sandbox_id, line)
+        if event := told(old, new):
+            self.acts.arrived(event.verb, old, new)
+            if event.line:
+                self.tell(new.sandbox_id, event.line)
+        if old is not None:
+            self.acts.changed(old, new)
 
     def stored(self, snapshot: SnapshotRow) -> None:
         """Log that a snapshot was made."""
+        self.acts.stored(snapshot)
         kind = "automatic snapshot" if snapshot.automatic else "snapshot"
         self.tell(snapshot.sandbox_id, f"{kind} {snapshot.called} created")
 
@@ -73,23 +81,35 @@ class Journal:
             _log.warning("cannot write the log of sandbox %s: %s", sandbox_id, error)
 
 
-def told(old: SandboxRow | None, new: SandboxRow) -> str | None:
-    """The line for users about a change; None if it is not worth one."""
+class Event(NamedTuple):
+    """What has happened to a sandbox: a verb for the audit log, and a line for its own log, if it gets one."""
+
+    verb: str
+    line: str = ""
+
+
+def told(old: SandboxRow | None, new: SandboxRow) -> Event | None:
+    """What a change of a sandbox's row tells; None if it is no event."""
     if old is None:
-        return (
-            f"created from image {new.image}" if new.generation == 1 else "created as a copy, memory and disk"
-        )
+        if new.generation == 1:
+            return Event("created", f"created from image {new.image}")
+        return Event("copied", "created as a copy, memory and disk")
+    if new.state == "killed":
+        return None if old.state == "killed" else Event("killed")
     if (old.unplugged is None) != (new.unplugged is None):
-        return "replugged" if new.unplugged is None else f"unplugged: {new.unplugged.reason}"
+        if new.unplugged is None:
+            return Event("replugged", "replugged")
+        return Event("unplugged", f"unplugged: {new.unplugged.reason}")
     if old.disk != new.disk and new.recovered == old.recovered:
-        return f"rolled back to snapshot {new.snapshot_id}"
+        return Event("rolled-back", f"rolled back to snapshot {new.snapshot_id}")
     # A crash shows in the row in memory before the row is stored; its machine is removed in the same step.
     if new.state == "crashed" and (old.state != "crashed" or old.machine_id is not None):
-        return f"crashed: {new.reason}"
+        return Event("crashed", f"crashed: {new.reason}")
     if new.state == "suspended" and not new.has_memory and old.has_memory:
-        return "stopped: its disk is kept, its memory is not"
+        return Event("stopped", "stopped: its disk is kept, its memory is not")
     if new.state == "running" and new.recovered is not None and new.recovered != old.recovered:
-        return new.recovered.outcome
+        return Event("recovered", new.recovered.outcome)
     if new.state == "running" and not old.has_memory:
-        return "booted from its disk"
-    return _ARRIVED.get((old.state, new.state))
+        return Event("booted", "booted from its disk")
+    verb = _ARRIVED.get((old.state, new.state))
+    return None if verb is None else Event(verb, verb)

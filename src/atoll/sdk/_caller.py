@@ -1,18 +1,24 @@
-"""Who makes sandboxes with this process, as lists of them show it."""
+"""Who calls the supervisor with this process, as the lists of sandboxes and the audit log show it."""
 
 from __future__ import annotations
 
 import os
 import sys
 from contextvars import ContextVar
+from functools import lru_cache
 
-MADE_FOR: ContextVar[str | None] = ContextVar("MADE_FOR", default=None)
-"""Whom this process makes sandboxes for, if it does so for others."""
+CALLS_FOR: ContextVar[str | None] = ContextVar("CALLS_FOR", default=None)
+"""The client that this process calls for, if it serves others."""
 
 
-def maker() -> str:
-    """Return the one for whom this process makes sandboxes: itself, by program, process id and user."""
-    return MADE_FOR.get() or f"{_program()}, pid {os.getpid()}, user {_user()}"
+def caller() -> str:
+    """Return the caller: the client that this process serves, or itself by program, process id and user."""
+    return CALLS_FOR.get() or _own_name(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _own_name(pid: int) -> str:
+    return f"{_program()}, pid {pid}, user {_user()}"
 
 
 def _program() -> str:

@@ -1,0 +1,22 @@
+"""The audit log of a home: an append-only chain of lines that shows each later change. Small and without tasks."""
+
+from __future__ import annotations
+
+from atoll.audit.chain import Chain, Line, read_line
+from atoll.audit.files import log_files
+from atoll.audit.head import Head, read_head
+from atoll.audit.log import AuditLog
+from atoll.audit.reading import read_entries
+from atoll.audit.verifying import verify
+
+__all__ = [
+    "AuditLog",
+    "Chain",
+    "Head",
+    "Line",
+    "log_files",
+    "read_entries",
+    "read_head",
+    "read_line",
+    "verify",
+]

@@ -1,0 +1,255 @@
+"""Appends entries to the log of a home."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from atoll.audit.chain import Chain, digest_of, read_line
+from atoll.audit.files import file_for, first_of, log_files
+from atoll.audit.head import Head, HeadFile, read_head
+from atoll.audit.reading import read_entries
+from atoll.audit.verifying import REMOVED, verify
+from atoll.errors import NoSpaceError
+from atoll.host import sync_directory
+from atoll.types import AuditEntry, AuditPage, AuditReport
+
+_FILE_BYTES = 64 << 20
+_KEPT_BYTES = 4 << 30
+# What cannot be written yet is kept in memory. With more, nothing further may be done.
+_BEHIND_BYTES = 16 << 20
+_AGAIN_S = 1.0
+_LINES_BYTES = 2 << 20
+_log = logging.getLogger(__name__)
+
+
+class AuditLog:
+    """Appends entries. One process writes a log.
+
+    ``note`` writes the line at once, so that it outlives this process. A thread brings it to the disk, and then
+    the head, so that both outlive a power cut soon after.
+
+    Args:
+        directory: Where the files are, alone.
+        key: Returns the key of the codes, which is kept elsewhere. It is told whether a log exists already.
+        clock: Returns Unix seconds.
+        file_bytes: The size at which another file begins.
+        kept_bytes: The size of all files beyond which the oldest ones are removed. An entry says so.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        key: Callable[[bool], bytes],
+        clock: Callable[[], float],
+        *,
+        file_bytes: int = _FILE_BYTES,
+        kept_bytes: int = _KEPT_BYTES,
+    ) -> None:
+        self._directory = directory
+        self._key_of = key
+        self._key = b""
+        self._clock = clock
+        self._file_bytes = file_bytes
+        self._kept_bytes = kept_bytes
+        self._chain = Chain(b"")
+        self._fd = -1
+        self._head: HeadFile | None = None
+        self._full: list[int] = []
+        self._size = 0
+        self._behind: deque[bytes] = deque()
+        self._behind_bytes = 0
+        self._lock = threading.Lock()
+        self._some = threading.Event()
+        self._closed = False
+        self._syncer: threading.Thread | None = None
+
+    @property
+    def sequence(self) -> int:
+        """The sequence of the newest entry."""
+        return self._chain.sequence
+
+    def open(self) -> None:
+        """Go on where an earlier process stopped. What that left of a line is cut off.
+
+        Raises:
+            HostError: The key is missing, or cannot be used.
+            OSError: The log cannot be read or written.
+        """
+        files = log_files(self._directory)
+        self._key = self._key_of(bool(files))
+        self._chain = Chain(self._key)
+        if files:
+            self._go_on(files[-1])
+        else:
+            self._begin_file()
+        head = read_head(self._directory, self._key)
+        if head is not None and head.sequence > self._chain.sequence:
+            _log.error("the audit log has lost entries: `atoll audit verify` says which")
+            # The next entry must not look like one of these.
+            self._chain.sequence = head.sequence
+        self._head = HeadFile(self._directory, self._key)
+        self._syncer = threading.Thread(target=self._sync_all, name="audit", daemon=True)
+        self._syncer.start()
+
+    def note(self, act: str, **fields: Any) -> None:
+        """Append an entry. It never fails: ``check`` tells if entries cannot be written.
+
+        Args:
+            act: What was done.
+            **fields: The other fields of an ``AuditEntry``.
+        """
+        with self._lock:
+            entry = AuditEntry(
+                sequence=self._chain.sequence + 1, at=round(self._clock(), 6), act=act, **fields
+            )
+            line = self._chain.add(entry)
+            self._behind.append(line)
+            self._behind_bytes += len(line)
+            with contextlib.suppress(OSError):
+                self._write()
+        self._some.set()
+
+    def check(self) -> None:
+        """Find out whether further acts can be noted.
+
+        Raises:
+            NoSpaceError: Too much could not be written yet.
+        """
+        if self._behind_bytes > _BEHIND_BYTES:
+            raise NoSpaceError(
+                f"the audit log in {self._directory} cannot be written",
+                hint="make room on its disk; what is not noted may not be done",
+            )
+
+    def read(self, *, after: int, limit: int, wanted: Callable[[AuditEntry], bool]) -> AuditPage:
+        """Return entries, see ``read_entries``."""
+        return read_entries(self._directory, after=after, limit=limit, wanted=wanted)
+
+    def verify(self) -> AuditReport:
+        """Check the whole log, see ``verify``."""
+        return verify(self._directory, self._key)
+
+    def close(self) -> None:
+        """Bring all to the disk, and end."""
+        self._closed = True
+        self._some.set()
+        if self._syncer is not None:
+            self._syncer.join()
+        if self._head is not None:
+            self._head.close()
+            self._head = None
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _go_on(self, path: Path) -> None:
+        self._fd = _opened(path)
+        torn = len(_tail(path).rpartition(b"\n")[2])
+        self._size = os.fstat(self._fd).st_size - torn
+        os.ftruncate(self._fd, self._size)
+        # The newest file may have no line yet.
+        last = _last_line(path if self._size else _before(path))
+        line = read_line(self._key, last)
+        if line is not None:
+            self._chain = Chain(self._key, line.sequence, line.digest)
+        elif last:
+            _log.error("the audit log has been changed: `atoll audit verify` says where")
+            lines = path.read_bytes().count(b"\n")
+            self._chain = Chain(self._key, first_of(path) - 1 + lines, digest_of(last))
+
+    def _begin_file(self) -> None:
+        """Begin the file of the first line that is not written."""
+        sequence = self._chain.sequence + 1 - len(self._behind)
+        fd = _opened(file_for(self._directory, sequence))
+        sync_directory(self._directory)
+        if self._fd >= 0:
+            self._full.append(self._fd)
+        self._fd, self._size = fd, 0
+
+    def _write(self) -> None:
+        """Write what is behind. The caller holds the lock."""
+        while self._behind:
+            if self._size >= self._file_bytes:
+                self._begin_file()
+            line = self._behind[0]
+            written = os.write(self._fd, line)
+            if written < len(line):  # the disk is full
+                os.ftruncate(self._fd, self._size)
+                return
+            self._size += written
+            self._behind_bytes -= written
+            self._behind.popleft()
+
+    def _sync_all(self) -> None:
+        is_told = False
+        while not self._closed or self._some.is_set():
+            self._some.wait()
+            self._some.clear()
+            try:
+                self._sync()
+                is_told = False
+            except OSError as error:
+                if not is_told:
+                    _log.error("the audit log cannot be written: %s", error)
+                is_told = True
+                if self._closed:
+                    return
+                time.sleep(_AGAIN_S)
+                self._some.set()
+
+    def _sync(self) -> None:
+        with self._lock:
+            self._write()
+            if self._behind:
+                raise OSError("the disk is full")
+            sequence, digest = self._chain.sequence, self._chain.digest
+            full, self._full = self._full, []
+            full.append(os.dup(self._fd))
+        for fd in full:
+            try:
+                os.fdatasync(fd)
+            finally:
+                os.close(fd)
+        assert self._head is not None
+        self._head.write(Head(sequence, digest))
+        self._remove_oldest()
+
+    def _remove_oldest(self) -> None:
+        files = log_files(self._directory)
+        sizes = [path.stat().st_size for path in files]
+        while len(files) > 1 and sum(sizes) > self._kept_bytes:
+            line = read_line(self._key, _last_line(files[0]))
+            through = first_of(files[1]) - 1
+            self.note(REMOVED, details={"through": through, "digest": line.digest if line else ""})
+            files[0].unlink()
+            del files[0], sizes[0]
+
+
+def _opened(path: Path) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    return os.open(path, flags, 0o600)
+
+
+def _tail(path: Path) -> bytes:
+    """The end of a file, with more than one line."""
+    with path.open("rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _LINES_BYTES))
+        return file.read()
+
+
+def _last_line(path: Path | None) -> bytes:
+    """The last line of a file, without its end; empty if there is none."""
+    return b"" if path is None else _tail(path).rstrip(b"\n").rpartition(b"\n")[2]
+
+
+def _before(path: Path) -> Path | None:
+    """The file before this one."""
+    return max((each for each in log_files(path.parent) if each < path), default=None)

@@ -1,0 +1,99 @@
+"""``atoll audit``."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from atoll import Audit
+from atoll.cli.lazy import Group
+from atoll.cli.leases import Length
+from atoll.cli.options import json_option
+from atoll.cli.output import note, show_json, show_json_line
+from atoll.cli.text import plain
+from atoll.types import AuditEntry
+
+_NEWEST = 20
+
+
+@click.group(name="audit", cls=Group)
+def command() -> None:
+    """Show what was done in this home and by whom, and check that nobody has changed the log of it."""
+
+
+@command.command(name="tail")
+@click.option(
+    "-n", "newest", type=click.IntRange(min=0), default=_NEWEST, show_default=True, help="How many."
+)
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new entries until Ctrl-C.")
+@json_option
+def tail(newest: int, follow: bool, as_json: bool) -> None:
+    r"""Show the newest entries.
+
+    --json prints a line with an object for each entry.
+
+    \b
+    Example:
+      atoll audit tail --follow
+    """
+    for entry in Audit.entries(newest=newest, follow=follow):
+        _show(entry, as_json=as_json)
+
+
+@command.command(name="query")
+@click.option("--sandbox", metavar="ID", help="Only entries about the sandbox with this id, killed or not.")
+@click.option("--team", metavar="TEAM", help="Only entries about this team and its sandboxes.")
+@click.option(
+    "--act", metavar="ACT", help="Only this act, like sandbox.killed, or all of a kind, like egress."
+)
+@click.option("--since", "since_s", type=Length(), metavar="LENGTH", help="Only the last 90s, 12h or 7d.")
+@json_option
+def query(
+    sandbox: str | None, team: str | None, act: str | None, since_s: float | None, as_json: bool
+) -> None:
+    r"""Show the entries that match, oldest first.
+
+    --json prints a line with an object for each entry.
+
+    \b
+    Example:
+      atoll audit query --act sandboxes.delete --since 7d
+    """
+    since = None if since_s is None else time.time() - since_s
+    for entry in Audit.entries(sandbox=sandbox, team=team, act=act, since=since):
+        _show(entry, as_json=as_json)
+
+
+@command.command(name="verify")
+@json_option
+@click.pass_context
+def verify(ctx: click.Context, as_json: bool) -> None:
+    r"""Check the whole log against its key. The exit code is 1 if somebody has changed it.
+
+    \b
+    Example:
+      atoll audit verify
+    """
+    report = Audit.verify()
+    if as_json:
+        show_json(report)
+    else:
+        for fault in report.faults:
+            click.echo(str(fault))
+        if report.is_whole:
+            note(f"the log is as it was written: {report.entries} entries, {report.first} to {report.last}")
+    ctx.exit(0 if report.is_whole else 1)
+
+
+def _show(entry: AuditEntry, *, as_json: bool) -> None:
+    if as_json:
+        show_json_line(entry)
+        return
+    moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(entry.at))
+    words = [str(entry.sequence), moment, entry.act]
+    if entry.outcome != "ok":
+        words.append(f"refused: {entry.outcome}")
+    named = {"sandbox": entry.sandbox_id, "team": entry.team, **entry.details, "by": entry.caller}
+    words += [f"{name}={value}" for name, value in named.items() if value is not None]
+    click.echo(plain("  ".join(words)))

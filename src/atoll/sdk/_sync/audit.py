@@ -1,0 +1,73 @@
+# Made by scripts/unasync.py from sdk/_async/audit.py: do not edit.
+"""The audit log of the home: what was done, by whom, and whether anybody has changed what was written."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from urllib.parse import urlencode
+
+from atoll.sdk._sync.link import LONG_S, Link
+from atoll.sdk._io_sync import sleep
+from atoll.types import AuditEntry, AuditPage, AuditReport
+from atoll.types.internal import check_number, check_text
+
+_LOOK_S = 0.5
+_PAGE = 1000
+
+
+class Audit:
+    """Reads the audit log of the home, and checks it."""
+
+    @staticmethod
+    def entries(
+        *,
+        sandbox: str | None = None,
+        team: str | None = None,
+        act: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        newest: int | None = None,
+        follow: bool = False,
+    ) -> Iterator[AuditEntry]:
+        """Iterate over entries, oldest first.
+
+        Args:
+            sandbox: Only entries about the sandbox with this id, killed or not.
+            team: Only entries about this team and its sandboxes.
+            act: Only this act, such as ``sandbox.killed``, or all that begin with it and a dot: ``egress``.
+            since: Only entries from this time on, in Unix seconds.
+            until: Only entries before this time.
+            newest: Only entries among the newest so many of the whole log.
+            follow: Go on with entries as they are written, without an end.
+        """
+        for name, text in (("sandbox", sandbox), ("team", team), ("act", act)):
+            if text is not None:
+                check_text(name, text)
+        for name, number in (("since", since), ("until", until), ("newest", newest)):
+            if number is not None:
+                hint = "give None, or a number from 0 on"
+                check_number(name, number, least=0, whole=name == "newest", hint=hint)
+        wanted = {"sandbox": sandbox, "team": team, "act": act, "since": since, "until": until}
+        query = {name: value for name, value in wanted.items() if value is not None}
+        begin: dict[str, object] = {"after": 0} if newest is None else {"newest": newest}
+        with contextlib.closing(Link()) as link:
+            while True:
+                text = urlencode({**query, **begin, "limit": _PAGE})
+                page = link.call("GET", f"/v1/audit?{text}", AuditPage, timeout_s=LONG_S)
+                for entry in page.entries:
+                    yield entry
+                if begin == {"after": page.next}:
+                    if not follow:
+                        return
+                    sleep(_LOOK_S)
+                begin = {"after": page.next}
+
+    @staticmethod
+    def verify() -> AuditReport:
+        """Check the whole log against its key, and name each place where it is not as it was written.
+
+        It takes about ten seconds for a million entries.
+        """
+        with contextlib.closing(Link()) as link:
+            return link.call("GET", "/v1/audit/verify", AuditReport, timeout_s=LONG_S)

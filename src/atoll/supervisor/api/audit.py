@@ -1,0 +1,46 @@
+"""Routes of the audit log."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from atoll.audit import AuditLog
+from atoll.supervisor.api.query import unix_time, whole_number
+from atoll.supervisor.api.reply import json_answer
+from atoll.types import AuditEntry
+
+_PAGE, _PAGE_MOST = 1000, 10_000
+
+
+def audit_routes(*, audit: AuditLog) -> list[Route]:
+    """Everything under ``/v1/audit``."""
+
+    async def entries(request: Request) -> Response:
+        query = request.query_params
+        limit = min(_PAGE_MOST, whole_number(query.get("limit", str(_PAGE)), "limit"))
+        newest = whole_number(query["newest"], "newest") if "newest" in query else None
+        after = whole_number(query.get("after", "0"), "after")
+        if newest is not None:
+            after = max(0, audit.sequence - newest)
+        sandbox, team, act = (query.get(name) for name in ("sandbox", "team", "act"))
+        since, until = (unix_time(query.get(name), name) for name in ("since", "until"))
+
+        def wanted(entry: AuditEntry) -> bool:
+            return (
+                sandbox in (None, entry.sandbox_id)
+                and team in (None, entry.team)
+                and (act is None or entry.act == act or entry.act.startswith(f"{act}."))
+                and (since is None or entry.at >= since)
+                and (until is None or entry.at < until)
+            )
+
+        return json_answer(await asyncio.to_thread(audit.read, after=after, limit=limit, wanted=wanted))
+
+    async def verify(_: Request) -> Response:
+        return json_answer(await asyncio.to_thread(audit.verify))
+
+    return [Route("/v1/audit", entries), Route("/v1/audit/verify", verify)]

@@ -1,0 +1,125 @@
+"""Notes in the audit log what is done, and by whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from atoll.audit import AuditLog
+from atoll.errors import AtollError
+from atoll.policy import masked
+from atoll.protocol import ours
+from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
+from atoll.types import EgressDecision
+
+# What a change of a sandbox's row tells with its new value. All else shows in the act itself, or is no act.
+_SETTINGS = ("name", "network", "limits", "lifecycle", "services", "volumes", "metadata")
+_TEXT_CHARACTERS = 2000
+Details = dict[str, str | int | float | None]
+
+
+@dataclass(eq=False, repr=False)
+class Acts:
+    """Notes acts: what clients ask for, what happens to sandboxes, and what is decided about their way out."""
+
+    log: AuditLog
+
+    def check(self) -> None:
+        """Find out whether further acts can be noted.
+
+        Raises:
+            NoSpaceError: The log cannot be written, and too much waits for that.
+        """
+        self.log.check()
+
+    def asked(
+        self,
+        act: str,
+        *,
+        caller: str | None,
+        named: dict[str, str],
+        sandbox_id: str | None,
+        team: str | None,
+        error: BaseException | None,
+    ) -> None:
+        """Note what a client asked for, and how that ended.
+
+        Args:
+            named: What the client named, such as a snapshot.
+        """
+        self.log.note(
+            act,
+            caller=caller,
+            sandbox_id=sandbox_id,
+            team=team,
+            outcome="ok" if error is None else _code(error),
+            details=_details(named),
+        )
+
+    def arrived(self, verb: str, old: SandboxRow | None, new: SandboxRow) -> None:
+        """Note what has happened to a sandbox."""
+        details: Details = {}
+        if old is None:
+            details = {"image": new.image, "snapshot": new.snapshot_id, "by": new.made_by}
+        elif new.state in ("paused", "suspended"):
+            details = {"cause": new.sleep_cause}
+        elif new.state == "crashed":
+            details = {"reason": new.reason}
+        elif new.unplugged is not None and old.unplugged is None:
+            details = {"reason": new.unplugged.reason}
+        self._of_sandbox(f"sandbox.{verb}", new, {name: value for name, value in details.items() if value})
+
+    def changed(self, old: SandboxRow, new: SandboxRow) -> None:
+        """Note which settings of a sandbox have changed."""
+        if old.state == "killed" or new.state == "killed":
+            return
+        changes = {name: _shown(name, new) for name in _SETTINGS if getattr(new, name) != getattr(old, name)}
+        if changes:
+            self._of_sandbox("sandbox.changed", new, changes)
+
+    def stored(self, snapshot: SnapshotRow) -> None:
+        """Note that a snapshot was made."""
+        details: dict[str, Any] = {"snapshot": snapshot.snapshot_id, "automatic": int(snapshot.automatic)}
+        self.log.note(
+            "snapshot.created", sandbox_id=snapshot.sandbox_id, team=snapshot.team, details=_details(details)
+        )
+
+    def decided(self, sandbox_id: str, decisions: Iterable[EgressDecision]) -> None:
+        """Note what was decided about a sandbox's way out."""
+        for one in decisions:
+            told = {
+                name: value
+                for name, value in msgspec.structs.asdict(one).items()
+                if name not in ("at", "action") and value not in ("", False, None)
+            }
+            self.log.note(f"egress.{one.action}", sandbox_id=sandbox_id, details=_details(told))
+
+    def _of_sandbox(self, act: str, row: SandboxRow, details: dict[str, Any]) -> None:
+        self.log.note(act, sandbox_id=row.sandbox_id, team=row.team, details=_details(details))
+
+
+def _shown(name: str, row: SandboxRow) -> object:
+    if name == "network":
+        return masked(row.network)
+    if name == "services":  # their variables may hold anything
+        return [service.name for service in row.services]
+    return getattr(row, name)
+
+
+def _details(values: dict[str, Any]) -> Details:
+    return {name: _plain(value) for name, value in values.items()}
+
+
+def _plain(value: Any) -> str | int | float | None:
+    if isinstance(value, (int, float)) or value is None:
+        return value
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text[:_TEXT_CHARACTERS]
+
+
+def _code(error: BaseException) -> str:
+    told = ours(error)
+    return told.code if isinstance(told, AtollError) else type(told).__name__

@@ -1,0 +1,96 @@
+"""Values of the audit log."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+AuditSource = Literal["supervisor", "relay", "edge", "client"]
+AuditFaultKind = Literal["changed", "missing", "misplaced", "cut", "no head", "unreadable"]
+
+
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, omit_defaults=True):
+    """One act, as the audit log has it.
+
+    Args:
+        sequence: Its number in the home: 1 is the first one, and none is left out.
+        at: When it was noted, in Unix seconds.
+        act: A noun and a verb, such as ``sandbox.suspended`` or ``secrets.create``.
+        source: The part of atoll that noted it.
+        sandbox_id: The sandbox that it concerns, if any.
+        team: The team of that sandbox, or the team that is named; None means no team.
+        caller: The client that asked for it, as that client or the server says; None means atoll itself.
+        outcome: ``ok``, or the code of the error that refused it.
+        details: Further facts by name. No value of a secret and no body of a request is among them.
+    """
+
+    sequence: int
+    at: float
+    act: str
+    source: AuditSource = "supervisor"
+    sandbox_id: str | None = None
+    team: str | None = None
+    caller: str | None = None
+    outcome: str = "ok"
+    details: dict[str, str | int | float | None] = {}
+
+
+class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Entries in the order of the log. ``next`` is the sequence after which the next page begins."""
+
+    entries: list[AuditEntry]
+    next: int
+
+
+class AuditFault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A place where the log is not as it was written.
+
+    Args:
+        kind: ``changed``: the entry's own code does not fit it. ``missing``: entries before it, or a whole file,
+            are gone. ``misplaced``: it stands behind a later one, or twice, or follows another log. ``cut``: the
+            newest entries are gone. ``no head``: the record of the newest entry is gone or changed.
+            ``unreadable``: the line is none of the log's.
+        file: The name of the file.
+        line: The number of the line in it; 0 is the file as a whole.
+        first: The sequence of the first entry that is concerned, as far as it is known.
+        last: The same of the last one.
+    """
+
+    kind: AuditFaultKind
+    file: str
+    line: int = 0
+    first: int | None = None
+    last: int | None = None
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        if self.first is None:
+            return f"{place}: {self.kind}"
+        entries = (
+            f"entry {self.first}"
+            if self.last in (None, self.first)
+            else f"entries {self.first} to {self.last}"
+        )
+        return f"{place}: {entries} {self.kind}"
+
+
+class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a check of the whole log has found.
+
+    Args:
+        entries: How many entries are as they were written.
+        first: The sequence of the first one there is; older ones were removed because the log had its full size.
+        last: The sequence of the last one.
+        faults: Where the log is not as it was written, in its order.
+    """
+
+    entries: int
+    first: int
+    last: int
+    faults: list[AuditFault]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the log is as it was written."""
+        return not self.faults

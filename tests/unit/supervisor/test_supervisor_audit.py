@@ -1,0 +1,131 @@
+"""What the supervisor notes in the audit log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from atoll.errors import HostError
+from atoll.supervisor.api.acts import act_of
+from atoll.supervisor.state.audit_key import audit_key
+from tests.unit.supervisor.harness import Harness, with_harness
+
+CALLER = {"atoll-caller": "run.py, pid 7, user ada", "content-type": "application/json"}
+
+
+async def entries(harness: Harness, query: str = "") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await harness.ask("GET", f"/v1/audit?{query}")).json["entries"]
+    return found
+
+
+@with_harness
+async def test_what_is_asked_and_what_happens_is_noted_with_who_asked(harness: Harness) -> None:
+    made = (await harness.ask("POST", "/v1/sandboxes", {"team": None, "name": "work"}, CALLER)).json
+    ref = made["sandbox_id"]
+    await harness.ask("POST", f"/v1/sandboxes/{ref}/pause", {}, CALLER)
+    policy = {"network": {"rules": [{"hosts": ["example.org"]}]}}
+    assert (await harness.ask("POST", f"/v1/sandboxes/{ref}/network", policy, CALLER)).status == 200
+    await harness.ask("POST", f"/v1/sandboxes/{ref}/snapshots", {"name": "kept"}, CALLER)
+    await harness.ask("DELETE", f"/v1/sandboxes/{ref}", None, CALLER)
+    assert (await harness.ask("POST", f"/v1/sandboxes/{ref}/pause", {}, CALLER)).status == 404
+    assert (await harness.ask("GET", f"/v1/sandboxes/{ref}")).status == 404
+    found = await entries(harness)
+    assert [entry["sequence"] for entry in found] == list(range(1, len(found) + 1))
+    assert [entry["act"] for entry in found] == [
+        "sandbox.created",
+        "sandboxes.create",
+        "sandbox.paused",
+        "sandboxes.pause",
+        "sandbox.changed",
+        "sandboxes.network",
+        "snapshot.created",
+        "sandboxes.snapshots",
+        "sandbox.killed",
+        "sandboxes.delete",
+        "sandboxes.pause",
+    ]
+    by_act = {entry["act"]: entry for entry in found}
+    assert {entry.get("sandbox_id") for entry in found[:-1]} == {ref}
+    assert by_act["sandbox.created"]["details"] == {"image": "base", "by": CALLER["atoll-caller"]}
+    assert by_act["sandbox.paused"]["details"] == {"cause": "request"}
+    assert "example.org" in by_act["sandbox.changed"]["details"]["network"]
+    assert by_act["sandboxes.delete"]["caller"] == CALLER["atoll-caller"]
+    assert "outcome" not in by_act["sandboxes.delete"]
+    assert found[-1]["outcome"] == "sandbox_not_found"
+    assert [entry["act"] for entry in await entries(harness, f"sandbox={ref}&act=sandbox")] == [
+        "sandbox.created",
+        "sandbox.paused",
+        "sandbox.changed",
+        "sandbox.killed",
+    ]
+    assert [entry["sequence"] for entry in await entries(harness, "newest=2")] == [10, 11]
+    assert [entry["sequence"] for entry in await entries(harness, "after=3&limit=2")] == [4, 5]
+
+
+@with_harness
+async def test_a_team_and_its_keys_and_secrets_are_named_and_no_value_is(harness: Harness) -> None:
+    await harness.ask("POST", "/v1/teams", {"name": "reef"})
+    key = (await harness.ask("POST", "/v1/keys", {"team": "reef", "name": "ci"})).json["key"]
+    secret = {"name": "mail", "value": "s3cr3t-value", "hosts": ["example.org"], "team": "reef"}
+    assert (await harness.ask("POST", "/v1/secrets", secret)).status == 200
+    assert (await harness.ask("POST", "/v1/keys/check", {"key": f"{key[:-4]}0000"})).status == 401
+    found = await entries(harness)
+    assert [(entry["act"], entry.get("team")) for entry in found] == [
+        ("teams.create", "reef"),
+        ("keys.create", "reef"),
+        ("secrets.create", "reef"),
+        ("keys.check", None),
+    ]
+    assert found[-1]["outcome"] == "denied"
+    written = b"".join(path.read_bytes() for path in harness.home.audit.iterdir())
+    assert b"s3cr3t" not in written
+    assert key.encode() not in written
+
+
+@with_harness
+async def test_the_log_goes_on_after_a_crash_and_a_change_of_it_shows(harness: Harness) -> None:
+    await harness.create()
+    await harness.crash()
+    await harness.start()
+    await harness.create()
+    report = (await harness.ask("GET", "/v1/audit/verify")).json
+    assert report["faults"] == []
+    assert report["entries"] >= 4
+    (file,) = harness.home.audit.glob("*.jsonl")
+    file.write_bytes(file.read_bytes().replace(b"sandbox.created", b"sandbox.altered", 1))
+    (fault,) = (await harness.ask("GET", "/v1/audit/verify")).json["faults"]
+    assert (fault["kind"], fault["line"], fault["first"]) == ("changed", 1, 1)
+    harness.home.audit_key.unlink()
+    with pytest.raises(HostError, match="has no key"):
+        audit_key(harness.home, is_old=True)
+
+
+@with_harness
+async def test_while_the_log_cannot_be_written_nothing_is_done(harness: Harness) -> None:
+    ref = (await harness.create())["sandbox_id"]
+    harness.system.acts.log._behind_bytes = 1 << 30
+    refused = await harness.ask("POST", f"/v1/sandboxes/{ref}/pause")
+    assert (refused.status, refused.json["code"]) == (507, "no_space")
+    assert (await harness.ask("GET", f"/v1/sandboxes/{ref}")).json["state"] == "running"
+    harness.system.acts.log._behind_bytes = 0
+    assert (await harness.ask("POST", f"/v1/sandboxes/{ref}/pause")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "act"),
+    [
+        ("POST", "/v1/sandboxes", "sandboxes.create"),
+        ("POST", "/v1/sandboxes/{ref}/pause", "sandboxes.pause"),
+        ("POST", "/v1/sandboxes/{ref}/services", "sandboxes.services"),
+        ("DELETE", "/v1/sandboxes/{ref}/services/{name}", "sandboxes.services.delete"),
+        ("PUT", "/v1/teams/{name}/quotas", "teams.quotas.replace"),
+        ("POST", "/v1/secrets/{ref}", "secrets.update"),
+        ("POST", "/v1/fsck", "fsck"),
+        ("DELETE", "/v1/drain", "drain.delete"),
+        ("GET", "/v1/sandboxes", None),
+        ("POST", "/v1/sandboxes/{ref}/diff", None),
+    ],
+)
+def test_an_act_is_named_after_its_route(method: str, path: str, act: str | None) -> None:
+    assert act_of(method, path) == act
