@@ -29,7 +29,7 @@ def numbers() -> list[Number]:
         began = time.perf_counter()
         report = verify(Path(name), key)
         check_s = (time.perf_counter() - began) * CHECKED / LINES
-    if not report.is_whole or report.entries != LINES:
+    if not report.whole or report.entries != LINES:
         raise RuntimeError(f"the log is damaged: {report}")
     return [
         Number(

@@ -145,14 +145,14 @@ async def asked(connection: socket.socket, request: bytes, each: int) -> None:
     for _ in range(each):
         await loop.sock_sendall(connection, request)
         data = b""
-        while not is_whole(data):
+        while not whole(data):
             piece = await loop.sock_recv(connection, 1 << 16)
             if not piece:
                 raise SystemExit(f"bench: an answer broke off: {data[:200]!r}")
             data += piece
 
 
-def is_whole(data: bytes) -> bool:
+def whole(data: bytes) -> bool:
     """Whether an answer, of a known length or in chunks, has come to its end."""
     head, found, body = data.partition(b"\r\n\r\n")
     if not found:

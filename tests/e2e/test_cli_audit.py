@@ -35,7 +35,7 @@ def test_what_was_done_is_shown_outlives_a_kill_and_a_change_is_named(home: Path
     assert f"pid {os.getpid()}, user " in told[1]["caller"]
     newest = said("audit", "tail", "-n", "1")
     assert f"sandboxes.delete  sandbox={sandbox.id}" in newest
-    assert Audit.verify().is_whole
+    assert Audit.verify().whole
     assert said("audit", "verify") == ""
     (file,) = (home / "audit").glob("*.jsonl")
     file.write_bytes(file.read_bytes().replace(b"sandbox.suspended", b"sandbox.forgotten"))

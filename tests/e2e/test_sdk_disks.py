@@ -54,7 +54,7 @@ def test_everything_goes_on_while_a_copy_of_a_full_disk_is_made(module_home: Pat
             assert copy.files.read("/workspace/file") == "after\n"
 
 
-def test_a_snapshot_of_a_disk_that_was_frozen_in_between_is_whole(module_home: Path) -> None:
+def test_a_snapshot_of_a_disk_that_was_frozen_in_between_whole(module_home: Path) -> None:
     with Sandbox.create() as sandbox:
         sandbox.run(MUCH).check()
         with sandbox.fork(1)[0]:

@@ -138,15 +138,16 @@ class Rooms:
 class State:
     """What is known of the sandboxes, and who works on it now."""
 
-    def __init__(self, home: Home, rooms: Rooms, clock: Clock) -> None:
+    def __init__(self, home: Home, settings: Settings, rooms: Rooms, clock: Clock) -> None:
         self.clock = clock
         self.latency_monitor = _latency_monitor(rooms)
         self.tasks = Tasks(self.latency_monitor.note if self.latency_monitor else None)
         self.row_copies = RowCopies(home)
         self.database = Database(home.database, self.row_copies)
         self.paths = Paths(home)
-        self.audit = AuditLog(home.audit, partial(audit_key, home), clock.unix_s)
-        self.acts = Acts(self.audit)
+        kept_bytes = int(settings.audit_gib * (1 << 30))
+        self.audit = AuditLog(home.audit, partial(audit_key, home), clock.unix_s, kept_bytes=kept_bytes)
+        self.acts = Acts(self.audit, clock.boot_s)
         self.journal = Journal(self.paths.console, self.acts, clock.unix_s)
         self.leases = Leases(clock)
         self.due = LeaseTable()

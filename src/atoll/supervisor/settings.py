@@ -45,6 +45,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         registry_mirrors: ``ATOLL_REGISTRY_MIRRORS``: ``HOST=MIRROR,MIRROR`` entries, separated by spaces.
         insecure_registries: ``ATOLL_INSECURE_REGISTRIES``: hosts, with ports, that plain http may be used
             for.
+        audit_gib: ``ATOLL_AUDIT_GIB``: the GiB of the audit log beyond which its oldest file is removed.
         image_gib: ``ATOLL_IMAGE_GIB``: the most GiB that an image from a registry may have, unpacked.
         checksum_mib_s: ``ATOLL_CHECKSUM_MIB_S``: the most MiB to read in a second for checksums of frozen layers;
             0 computes none.
@@ -74,6 +75,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     disk: str = "auto"
     registry_mirrors: str = ""
     insecure_registries: str = ""
+    audit_gib: float = 4
     image_gib: float = 64
     checksum_mib_s: float = 128
     disk_low_percent: float = 3
@@ -129,6 +131,7 @@ _VARIABLES: dict[str, tuple[str, type]] = {
     "ATOLL_DISK": ("disk", str),
     "ATOLL_REGISTRY_MIRRORS": ("registry_mirrors", str),
     "ATOLL_INSECURE_REGISTRIES": ("insecure_registries", str),
+    "ATOLL_AUDIT_GIB": ("audit_gib", float),
     "ATOLL_IMAGE_GIB": ("image_gib", float),
     "ATOLL_CHECKSUM_MIB_S": ("checksum_mib_s", float),
     "ATOLL_DISK_LOW_PERCENT": ("disk_low_percent", float),
@@ -163,7 +166,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         raise InvalidSpecError(f"ATOLL_POOL_SIZE is {settings.pool_size}", hint="give 0 or more")
     if settings.restores_at_once < 1:
         raise InvalidSpecError(f"ATOLL_RESTORES is {settings.restores_at_once}", hint="give 1 or more")
-    for name in ("idle_exit_s", "agent_timeout_s", "image_gib"):
+    for name in ("idle_exit_s", "agent_timeout_s", "audit_gib", "image_gib"):
         if not 0 < getattr(settings, name) < _MOST:
             raise InvalidSpecError(
                 f"{_variable(name)} is {getattr(settings, name):g}",

@@ -79,7 +79,7 @@ class System:
         self.home = home
         self.settings = settings
         self._rooms = rooms
-        state = self._state = State(home, rooms, clock or Clock())
+        state = self._state = State(home, settings, rooms, clock or Clock())
         storage = self._storage = Storage(home, settings, rooms, state)
         self.trash = storage.trash
         machines = self._machines = Machines(home, settings, rooms, state, storage)

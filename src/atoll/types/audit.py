@@ -91,6 +91,6 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     faults: list[AuditFault]
 
     @property
-    def is_whole(self) -> bool:
+    def whole(self) -> bool:
         """Whether the log is as it was written."""
         return not self.faults

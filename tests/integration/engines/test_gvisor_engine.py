@@ -232,7 +232,7 @@ def test_a_full_disk_fails_a_checkpoint_and_the_machine_goes_on(
     workshop.run(test)
 
 
-def test_a_full_disk_fails_what_of_a_checkpoint_is_written_late_and_the_next_one_is_whole(
+def test_a_full_disk_fails_what_of_a_checkpoint_is_written_late_and_the_next_one_whole(
     workshop: GvisorWorkshop,
 ) -> None:
     async def test() -> None:

@@ -83,7 +83,7 @@ def test_a_log_goes_on_with_the_next_process(opened: Callable[..., AuditLog], tm
     for _ in range(4):
         written(opened, 25)
     report = verify(tmp_path, KEY)
-    assert (report.is_whole, report.entries, report.first, report.last) == (True, 100, 1, 100)
+    assert (report.whole, report.entries, report.first, report.last) == (True, 100, 1, 100)
     head = read_head(tmp_path, KEY)
     assert head is not None
     assert head.sequence == 100
@@ -192,7 +192,7 @@ def test_what_a_process_leaves_of_a_line_is_cut_off(opened: Callable[..., AuditL
     assert faults(tmp_path) == []
     written(opened, 5)
     report = verify(tmp_path, KEY)
-    assert (report.is_whole, report.entries) == (True, 10)
+    assert (report.whole, report.entries) == (True, 10)
 
 
 def test_a_process_that_is_killed_loses_no_line(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_a_process_that_is_killed_loses_no_line(tmp_path: Path) -> None:
             os.waitpid(pid, 0)
             last = int((told.read().splitlines() or [b"0"])[-1])
         report = verify(tmp_path, KEY)
-        assert report.is_whole
+        assert report.whole
         assert report.last >= max(last, before + 200)
 
 
@@ -222,7 +222,7 @@ def test_the_oldest_files_go_and_the_chain_says_so(opened: Callable[..., AuditLo
     written(opened, 500, kept_bytes=5 * FILE_BYTES)
     until(lambda: sum(path.stat().st_size for path in log_files(tmp_path)) < 7 * FILE_BYTES)
     report = verify(tmp_path, KEY)
-    assert report.is_whole
+    assert report.whole
     assert report.first > 100
     log_files(tmp_path)[0].unlink()
     assert [one.kind for one in verify(tmp_path, KEY).faults] == ["missing"]
@@ -252,7 +252,7 @@ def test_what_a_full_disk_refuses_is_written_later_and_nothing_more_is_done_mean
         until(lambda: verify(tmp_path, KEY).last == 21)
         log.check()
     log.close()
-    assert verify(tmp_path, KEY).is_whole
+    assert verify(tmp_path, KEY).whole
 
 
 def test_a_change_of_the_first_line_is_one_fault(opened: Callable[..., AuditLog], tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def kept(tmp_path: Path) -> Checksummed:
     return Checksummed(tmp_path)
 
 
-def test_a_tree_that_nobody_touched_is_whole(kept: Checksummed) -> None:
+def test_a_tree_that_nobody_touched_whole(kept: Checksummed) -> None:
     result = kept.check()
     assert (result.entries, result.damages) == (kept.made.entries, [])
     assert result.entries == 12

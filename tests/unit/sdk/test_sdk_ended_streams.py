@@ -110,7 +110,7 @@ def test_a_handle_finds_its_program_again_after_a_sleep(
         assert use(handle) == "made"
 
 
-def test_a_character_that_a_sleep_cut_in_two_is_whole_when_it_is_told_again(
+def test_a_character_that_a_sleep_cut_in_two_whole_when_it_is_told_again(
     supervisor: FakeSupervisor, sandbox: Sandbox, asleep: Callable[[], None]
 ) -> None:
     def half(handler: Handler) -> None:

@@ -15,7 +15,7 @@ def test_the_last_bytes_are_kept_however_a_program_cut_them() -> None:
         assert tail.truncated
 
 
-def test_output_that_just_fits_is_whole_also_with_empty_pieces() -> None:
+def test_output_that_just_fits_whole_also_with_empty_pieces() -> None:
     tail = Tail(4)
     for piece in (b"", b"ab", b"", b"cd", b""):
         tail.add(piece)

@@ -9,6 +9,7 @@ import pytest
 from atoll.errors import HostError
 from atoll.supervisor.api.acts import act_of
 from atoll.supervisor.state.audit_key import audit_key
+from atoll.types import EgressDecision
 from tests.unit.supervisor.harness import Harness, with_harness
 
 CALLER = {"atoll-caller": "run.py, pid 7, user ada", "content-type": "application/json"}
@@ -129,3 +130,25 @@ async def test_while_the_log_cannot_be_written_nothing_is_done(harness: Harness)
 )
 def test_an_act_is_named_after_its_route(method: str, path: str, act: str | None) -> None:
     assert act_of(method, path) == act
+
+
+@with_harness
+async def test_a_guest_that_asks_without_an_end_does_not_fill_the_log(harness: Harness) -> None:
+    ref = (await harness.create())["sandbox_id"]
+    for number in range(1000):
+        one = EgressDecision(
+            at=1.0, action="deny", rule=None, host=f"h{number}", port=443, scheme="https", count=3
+        )
+        harness.system.decisions.add(ref, [one])
+        if number % 100 == 0:
+            harness.system.decisions.flush()
+    harness.system.decisions.flush()
+    denied = await entries(harness, "act=egress.deny")
+    assert len(denied) == 200
+    assert (denied[0]["sandbox_id"], denied[0]["details"]) == (
+        ref,
+        {"host": "h0", "port": 443, "scheme": "https", "count": 3},
+    )
+    await harness.ask("DELETE", f"/v1/sandboxes/{ref}")
+    (killed,) = await entries(harness, "act=sandbox.killed")
+    assert killed["details"]["decisions"] == 800 * 3

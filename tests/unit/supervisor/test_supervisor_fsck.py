@@ -41,7 +41,7 @@ def make_base(harness: Harness) -> Path:
 
 
 @with_harness
-async def test_an_undamaged_home_is_whole_and_every_kind_of_part_is_checked(harness: Harness) -> None:
+async def test_an_undamaged_home_whole_and_every_kind_of_part_is_checked(harness: Harness) -> None:
     make_base(harness)
     made = await harness.create(name="work")
     await harness.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/snapshots", {"name": "kept"})

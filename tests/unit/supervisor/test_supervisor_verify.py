@@ -62,7 +62,7 @@ async def test_a_digest_stays_the_same_and_differs_for_another_state(harness: Ha
 
 
 @with_harness
-async def test_a_snapshot_is_whole_until_a_byte_of_its_layer_changes(harness: Harness) -> None:
+async def test_a_snapshot_whole_until_a_byte_of_its_layer_changes(harness: Harness) -> None:
     layer, _, file = await snapshot(harness, "kept")
     assert states(await verify(harness, "kept")) == [("memory", "whole"), ("layer", "recorded")]
     report = await verify(harness, "kept")
@@ -79,7 +79,7 @@ async def test_a_snapshot_is_whole_until_a_byte_of_its_layer_changes(harness: Ha
 
 
 @with_harness
-async def test_a_damaged_memory_is_named_and_the_other_snapshot_is_whole(harness: Harness) -> None:
+async def test_a_damaged_memory_is_named_and_the_other_snapshot_whole(harness: Harness) -> None:
     _, memory, _ = await snapshot(harness, "one")
     await snapshot(harness, "two")
     state = next(path for path in memory.iterdir() if path.name not in (CHECKSUMS_FILE, "boot"))

@@ -12,6 +12,7 @@ from atoll.cli.leases import Length
 from atoll.cli.options import json_option
 from atoll.cli.output import note, show_json, show_json_line
 from atoll.cli.text import plain
+from atoll.exit_codes import code_of_answer
 from atoll.types import AuditEntry
 
 _NEWEST = 20
@@ -81,9 +82,9 @@ def verify(ctx: click.Context, as_json: bool) -> None:
     else:
         for fault in report.faults:
             click.echo(str(fault))
-        if report.is_whole:
+        if report.whole:
             note(f"the log is as it was written: {report.entries} entries, {report.first} to {report.last}")
-    ctx.exit(0 if report.is_whole else 1)
+    ctx.exit(code_of_answer(report.whole))
 
 
 def _show(entry: AuditEntry, *, as_json: bool) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from atoll.audit import AuditLog
 from atoll.errors import AtollError
+from atoll.network import Pace
 from atoll.policy import masked
 from atoll.protocol import ours
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
@@ -18,14 +20,24 @@ from atoll.types import EgressDecision
 # What a change of a sandbox's row tells with its new value. All else shows in the act itself, or is no act.
 _SETTINGS = ("name", "network", "limits", "lifecycle", "services", "volumes", "metadata")
 _TEXT_CHARACTERS = 2000
+# Of one sandbox: so many lines at once, and then one a second. A guest that asks without an end would otherwise
+# fill the log with itself, until the oldest file goes.
+_DECISIONS_AT_ONCE, _DECISIONS_S = 200, 1.0
 Details = dict[str, str | int | float | None]
 
 
 @dataclass(eq=False, repr=False)
 class Acts:
-    """Notes acts: what clients ask for, what happens to sandboxes, and what is decided about their way out."""
+    """Notes acts: what clients ask for, what happens to sandboxes, and what is decided about their way out.
+
+    Args:
+        boot_s: A clock that never jumps.
+    """
 
     log: AuditLog
+    boot_s: Callable[[], float]
+    _paces: dict[str, Pace] = field(default_factory=dict, init=False)
+    _more: Counter[str] = field(default_factory=Counter, init=False)
 
     def check(self) -> None:
         """Find out whether further acts can be noted.
@@ -70,6 +82,10 @@ class Acts:
             details = {"reason": new.reason}
         elif new.unplugged is not None and old.unplugged is None:
             details = {"reason": new.unplugged.reason}
+        if new.state == "killed":
+            self._paces.pop(new.sandbox_id, None)
+            if more := self._more.pop(new.sandbox_id, 0):
+                details["decisions"] = more
         self._of_sandbox(f"sandbox.{verb}", new, {name: value for name, value in details.items() if value})
 
     def changed(self, old: SandboxRow, new: SandboxRow) -> None:
@@ -88,8 +104,17 @@ class Acts:
         )
 
     def decided(self, sandbox_id: str, decisions: Iterable[EgressDecision]) -> None:
-        """Note what was decided about a sandbox's way out."""
+        """Note what was decided about a sandbox's way out. What comes too often is only counted."""
+        pace = self._paces.get(sandbox_id)
+        if pace is None:
+            pace = self._paces[sandbox_id] = Pace(_DECISIONS_S, _DECISIONS_AT_ONCE, self.boot_s)
         for one in decisions:
+            if pace.wait_s():
+                self._more[sandbox_id] += one.count
+                continue
+            pace.take()
+            if more := self._more.pop(sandbox_id, 0):
+                self.log.note("egress.more", sandbox_id=sandbox_id, details={"count": more})
             told = {
                 name: value
                 for name, value in msgspec.structs.asdict(one).items()
