@@ -56,7 +56,7 @@ func main() {
 
 // outliveSignals keeps a stray `kill 1` inside from ending the whole sandbox.
 //
-// They are caught, not ignored: programs would inherit that.
+// It catches them and does not ignore them, because programs would inherit that.
 func outliveSignals() {
 	if os.Getpid() == 1 {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT,
@@ -64,8 +64,8 @@ func outliveSignals() {
 	}
 }
 
-// carryImage brings into memory what the image has where each boot begins with memory. What cannot be had there is
-// told, and not worth a sandbox.
+// carryImage brings the image's files into directories that begin as memory at each boot. A failure gets a line in the log,
+// and is no reason to end a sandbox.
 func carryImage() {
 	if os.Getpid() != 1 {
 		return

@@ -1,4 +1,4 @@
-// Command atoll-edge judges what leaves sandboxes: it opens TLS, applies policies to requests, and holds secrets.
+// Command atoll-edge judges the requests of sandboxes: it opens TLS, applies policies to requests, and holds secrets.
 //
 // The supervisor starts one for a home, with a SOCK_SEQPACKET socket on which the next supervisor finds it. It opens no file,
 // and connects to nothing by itself.
@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// The heap may grow to three times what is used before it is collected, up to where memory counts more than speed.
+	// The heap may grow to three times the memory in use before it is collected, up to where memory counts more than speed.
 	heapGrowth = 200
 	memoryMost = 512 << 20
 )

@@ -48,14 +48,15 @@ var neverOpen = []netip.Prefix{
 	netip.MustParsePrefix("ff00::/8"),
 }
 
-// Synthetic has the addresses that stand for names inside a sandbox. It is reserved for benchmarks, so no server has one.
+// Synthetic has the addresses that stand for names inside a sandbox. The range is reserved for benchmarks, so no server has
+// such an address.
 var Synthetic = netip.MustParsePrefix("198.18.0.0/15")
 
 // Addresses of it carry an IPv4 address in their last four bytes, as those do that netip unmaps.
 var translated = netip.MustParsePrefix("64:ff9b::/96")
 
-// PlainAddress reads an address; the IPv4 address of one that carries it. One with a zone is none: it means something on one
-// host only.
+// PlainAddress reads an address, or the IPv4 address that it carries. An address with a zone is invalid: it means something
+// on one host only.
 func PlainAddress(text string) (netip.Addr, bool) {
 	address, err := netip.ParseAddr(text)
 	if err != nil || address.Zone() != "" {
@@ -73,7 +74,7 @@ func Plain(address netip.Addr) netip.Addr {
 	return address.Unmap()
 }
 
-// WhyClosed says what an address is that is not public; it is empty for a public one.
+// WhyClosed describes an address that is not public; it is empty for a public one.
 func WhyClosed(address netip.Addr) string {
 	for _, each := range closedRanges {
 		if each.Contains(address) {
@@ -83,7 +84,7 @@ func WhyClosed(address netip.Addr) string {
 	return ""
 }
 
-// ParseRange reads a range of addresses, or the one address that is meant.
+// ParseRange reads a range of addresses, or a single address as a range.
 func ParseRange(text string) (netip.Prefix, error) {
 	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
 		return netip.PrefixFrom(address, address.BitLen()), nil

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Body is what is known of a request's body when conditions on its content are judged.
+// Body has the facts about a request's body for conditions on its content.
 type Body struct {
 	Bytes []byte
 	// Why its content cannot be judged; empty when Bytes is all of it.

@@ -12,7 +12,7 @@ import (
 // A form of a canary that is shorter would be found by chance.
 const canaryLeast = 6
 
-// Canaries are values that a sandbox can only have stolen, and that DNS could carry out. None are found nowhere.
+// Canaries are values that a sandbox can only have stolen, and that DNS could carry out. A nil value finds none.
 //
 // Names have no case, and a value may be cut into labels anywhere. So both are compared in lower case, and without dots.
 type Canaries struct{ forms []string }

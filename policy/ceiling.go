@@ -1,7 +1,7 @@
 package policy
 
-// Bounded is what a policy and the ceiling over it say together: what passes must pass both. Each has judged by itself, so
-// neither can widen the other. Without a ceiling, the second one is nil.
+// Bounded joins the verdicts of a policy and of the ceiling over it: a request must pass both. Each has judged by itself,
+// so neither can widen the other. Without a ceiling, the second one is nil.
 func Bounded(own Verdict, ceiling *Verdict) Verdict {
 	switch {
 	case ceiling == nil, own.Action == Unplug && !own.Observed:

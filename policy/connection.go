@@ -6,10 +6,10 @@ import (
 	"strconv"
 )
 
-// Inspect is what a verdict does with a connection whose requests have to be judged one by one.
+// Inspect is the action for a connection whose requests have to be judged one by one.
 const Inspect = "inspect"
 
-// Admission is what becomes of a connection.
+// Admission is the verdict on a connection.
 type Admission struct {
 	Action string // Allow, Deny, Unplug or Inspect
 	Rule   *Rule  // that decides; nil: none does
@@ -197,8 +197,8 @@ func destination(text string, port int) (name, fault string) {
 	return name, ""
 }
 
-// place is what a refusal calls an address. Who asks by name is not told it: the names of the host's network would tell its
-// layout.
+// place is the name for an address in a refusal. It hides the address from a guest that asked by name: the names of the
+// host's network would tell its layout.
 func place(name, address string) string {
 	if name == "" {
 		return address

@@ -18,7 +18,7 @@ type Bounds struct {
 	Ceiling *Gatekeeper // nil: the sandbox's team has none
 }
 
-// Asked is a destination with what is known of it. It has a name, or else one address.
+// Asked is a destination with the facts about it. It has a name, or else one address.
 type Asked struct {
 	Name      string  `json:"name"`
 	Port      int     `json:"port"`
@@ -31,11 +31,11 @@ type Known struct {
 	Own     bool   `json:"own"`
 }
 
-// Way is what is decided about a destination.
+// Way is the decision about a destination.
 type Way struct {
 	Admission
 	Address string // to connect to; empty: it is refused, or a proxy resolves the name
-	// Nothing is decided: the name is known, and its addresses are needed.
+	// There is no decision yet: the name is known, and its addresses are needed.
 	Resolve bool
 }
 
@@ -87,8 +87,8 @@ func (b *Bounds) Connection(name string, to Known, port int) Admission {
 // Proxied tells whether a proxy connects to a plain name; an empty one is an address for which there is no name.
 func (b *Bounds) Proxied(name string) bool { return b.Own != nil && b.Own.Proxied(name) }
 
-// LooksInto tells whether a connection to a plain name must show that it asks for that name: what one of them passes through,
-// the other may still want to look into.
+// LooksInto tells whether a connection to a plain name must show that it asks for that name: the policy may pass a
+// connection that the ceiling wants to look into, and the other way round.
 func (b *Bounds) LooksInto(name string) bool {
 	return b.Own != nil && b.Own.LooksInto(name) || b.Ceiling != nil && b.Ceiling.LooksInto(name)
 }
@@ -113,7 +113,7 @@ func (b *Bounds) toAddress(asked Asked) Way {
 	return Way{Admission: b.at("", to, asked.Port), Address: to.Address}
 }
 
-// Name judges a name before it is resolved: nothing may be asked about one that is not allowed.
+// Name judges a name before it is resolved: no nameserver may be asked about a denied name.
 func (b *Bounds) Name(text string) Admission {
 	if b.Own != nil {
 		return b.both(func(each *Gatekeeper) Admission { return each.Name(text) })
@@ -152,7 +152,7 @@ func (b *Bounds) to(name, address string, port int) Admission {
 	return Admission{Action: Allow, Reason: "every public address is allowed"}
 }
 
-// both has the ceiling judge too: what passes must pass both, and is inspected if one of them wants that.
+// both has the ceiling judge too: a connection must pass both, and is inspected if one of them wants that.
 func (b *Bounds) both(judge func(*Gatekeeper) Admission) Admission {
 	own := judge(b.Own)
 	if b.Ceiling == nil {

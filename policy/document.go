@@ -32,8 +32,8 @@ const (
 	kindObject
 )
 
-// node is one value of a document. Its place in the body is kept, so that a value can be replaced and all other bytes
-// stay what they were.
+// node is one value of a document. It keeps its place in the body, so that a value can be replaced without a change of any
+// other byte.
 type node struct {
 	kind       kind
 	start, end int
@@ -42,7 +42,7 @@ type node struct {
 	children   []*node
 }
 
-// parseDocument reads JSON more strictly than others do: what two parsers may read differently is an error.
+// parseDocument reads JSON more strictly than others do: text that two parsers may read differently is an error.
 func parseDocument(body []byte) (*node, error) {
 	reader := &documentReader{body: body, left: nodesMost}
 	reader.space()

@@ -2,10 +2,10 @@ package policy
 
 import "bytes"
 
-// Beginning is what a connection begins with.
+// Beginning is the kind of a connection's first bytes.
 type Beginning string
 
-// What the first bytes of a connection may be.
+// The kinds of first bytes.
 const (
 	BeginsUnclear Beginning = "more" // more bytes are needed to tell
 	BeginsTLS     Beginning = "tls"
@@ -13,7 +13,7 @@ const (
 	BeginsOther   Beginning = "other"
 	// BeginsInvalid is a broken greeting of TLS, or a line that is longer than any server reads.
 	BeginsInvalid Beginning = "invalid"
-	// BeginsDisguised is what some servers take for TLS, though it does not begin with a greeting that can be read.
+	// BeginsDisguised is a beginning that some servers take for TLS, but without a readable greeting.
 	BeginsDisguised Beginning = "disguised"
 )
 
@@ -24,13 +24,13 @@ const (
 	FirstLineMost = 8 << 10
 )
 
-// FirstBytes is what the first bytes of a connection say about where it really wants to go.
+// FirstBytes has the facts in the first bytes of a connection about its real destination.
 type FirstBytes struct {
 	Kind Beginning
 	// Wanted says how many bytes from the beginning are needed at least, where it is unclear.
 	Wanted int
-	// SendOn tells that nobody acts on what is unclear before its end. It may be sent on after a moment: some protocols send
-	// a word and wait.
+	// SendOn tells that no server acts on an unclear beginning before its end. It may be sent on after a moment: some
+	// protocols send a word and wait.
 	SendOn bool
 	// ServerName is the name in a greeting of TLS; empty if it has none.
 	ServerName string
@@ -80,17 +80,17 @@ func readLine(data []byte) FirstBytes {
 	return FirstBytes{Kind: BeginsUnclear, Wanted: len(data) + 1, SendOn: true}
 }
 
-// Passage is what becomes of a connection by its first bytes.
+// Passage is the verdict on a connection by its first bytes.
 type Passage string
 
-// What may become of a connection.
+// The verdicts by first bytes.
 const (
 	PassOn   Passage = "pass"
 	LookInto Passage = "inspect" // its requests are judged one by one
 	Refuse   Passage = "refuse"
 )
 
-// Passage tells whether a connection to a plain name may go on as it is.
+// Passage tells whether a connection to a plain name may go on unchanged.
 //
 // A server may have several names, and a rule allows one of them. So TLS must ask for that name. Plain HTTP says the name in
 // each request, and a greeting that may hide a name must be opened: both are looked into.

@@ -20,7 +20,7 @@ func textGlob(pattern string) glob {
 	return compileGlob(pattern, false)
 }
 
-// pathGlob compiles a pattern for views of paths: escapes in it mean what they mean in a path.
+// pathGlob compiles a pattern for views of paths: its escapes have the same meaning as in a path.
 func pathGlob(pattern string) glob {
 	return compileGlob(pattern, true)
 }

@@ -39,14 +39,15 @@ func disguise(data []byte) (is, mayBe bool) {
 	return is, mayBe
 }
 
-// readRecords reads a greeting that may be cut into many records. It is told only when the last one has come as a whole.
+// readRecords reads a greeting that may be cut into many records. It has a result only when the last record has come as a
+// whole.
 func readRecords(data []byte) FirstBytes {
 	invalid := FirstBytes{Kind: BeginsInvalid}
 	var greeting []byte
 	at, missing := 0, greetingHeadBytes
 	for missing > 0 {
 		head := at + recordHeadBytes
-		// A guest that cuts a greeting into tiny records is asked for all of it, which is not read again at each of them.
+		// For a greeting in tiny records, this asks for all of it at once, and does not read it again at each record.
 		least := head + missing
 		if at > 0 && least > FirstBytesMost {
 			return invalid

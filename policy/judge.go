@@ -16,7 +16,7 @@ const (
 	yes
 )
 
-// Verdict is what becomes of a request or of a connection.
+// Verdict is the decision about a request or a connection.
 type Verdict struct {
 	Action string
 	Rule   *Rule // nil: no rule decided
@@ -232,7 +232,7 @@ func judgeMCP(r *Rule, request *Request) tri {
 	return r.mcp.judge(request.document(), r.Action == Allow)
 }
 
-// nearest says what the rule that allows something and lacks least wants instead. The first of equals counts.
+// nearest tells the missing condition of the allowing rule that lacks least. The first of equals counts.
 func nearest(kept Kept, request *Request) string {
 	var found *Rule
 	most := -1

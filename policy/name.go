@@ -14,8 +14,8 @@ const (
 
 const nameMost = 253
 
-// PlainHost is a name in the one form in which names are compared: in lower case and without a last dot. It is empty for
-// what is no name of a host, such as an address. It knows ASCII only: names of other letters are written in ASCII where a
+// PlainHost is a name in the one form in which names are compared: in lower case and without a last dot. It is empty if the
+// text is no name of a host, such as an address. It knows ASCII only: names of other letters are written in ASCII where a
 // policy is checked, because programs differ in how.
 func PlainHost(text string) string {
 	if len(text) > nameMost+1 {
@@ -69,7 +69,7 @@ func readsAsNumber(label string) bool {
 	return true
 }
 
-// suffixes are what a name is below, the nearest first: a.b.c is below b.c and c.
+// suffixes are the parent domains of a name, the nearest first: a.b.c is below b.c and c.
 func suffixes(name string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for {
@@ -82,7 +82,8 @@ func suffixes(name string) iter.Seq[string] {
 	}
 }
 
-// IsInternal tells whether a plain name is this host's or another sandbox's. It is asked for nowhere, and * does not open it.
+// IsInternal tells whether a plain name is this host's or another sandbox's. No nameserver is asked for it, and * does not
+// open it.
 func IsInternal(name string) bool {
 	return name == hostName || SandboxRef(name) != ""
 }
@@ -96,7 +97,7 @@ func SandboxRef(name string) string {
 	return ref
 }
 
-// Names that mean something in one network only. Who resolves them behind a proxy, does so in the proxy's network.
+// Names that mean something in one network only. Behind a proxy they resolve in the proxy's network.
 var localDomains = []string{
 	"corp", "home", "home.arpa", "internal", "intranet", "lan", "local", "localdomain", "private",
 }

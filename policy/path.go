@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// Path is a request's path as it is sent, and every way in which a server may read it.
+// Path is a request's path as sent, and every way in which a server may read it.
 //
-// Servers differ in what `;`, `//`, `%2F` and `%2541` mean, and each meaning is in use somewhere. So each reading is a view: a rule
-// that allows must fit all views, a rule that denies needs to fit one.
+// Servers differ in the meaning of `;`, `//`, `%2F` and `%2541`, and each meaning is in use somewhere. So each reading is a
+// view: an allowing rule must fit all views, a denying rule needs to fit one.
 type Path struct {
 	Send  string
 	Views []string
@@ -130,7 +130,7 @@ func isUnreserved(char byte) bool {
 		char == '-' || char == '.' || char == '_' || char == '~'
 }
 
-// decodeUnreserved also writes the other escapes in upper case and escapes what may not stand in a path.
+// decodeUnreserved also writes the other escapes in upper case, and escapes characters that may not stand in a path.
 func decodeUnreserved(raw string) (string, error) {
 	var out strings.Builder
 	for i := 0; i < len(raw); i++ {
@@ -172,8 +172,8 @@ func writeEscape(out *strings.Builder, char byte) {
 	out.WriteByte(digits[char&15])
 }
 
-// viewOfEscape is what an escape reads as in a view. An escaped slash and percent sign stay escaped, so that a view says
-// clearly what was sent.
+// viewOfEscape is the text of an escape in a view. An escaped slash and percent sign stay escaped, so that a view is
+// unambiguous.
 func viewOfEscape(char byte) string {
 	if char == '/' {
 		return "%2F"

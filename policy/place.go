@@ -59,7 +59,7 @@ func (n *node) judge(path string, globs []glob) tri {
 
 var errNoPlace = errors.New("the body has no place for it")
 
-// SetText puts a text at a dotted path of a JSON body, in place of what is there. All other bytes stay.
+// SetText replaces the value at a dotted path of a JSON body by a text. All other bytes stay.
 func SetText(body []byte, path, text string) ([]byte, error) {
 	root, err := parseDocument(body)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Query is the query of a request as it is sent, with its parameters decoded.
+// Query is the query of a request as sent, with its parameters decoded.
 type Query struct {
 	Send       string
 	parameters []parameter
@@ -71,8 +71,7 @@ func (q *Query) judge(name string, globs []glob) tri {
 	return result
 }
 
-// WithoutParameter removes each parameter of that name, whatever its case and also behind a `;`, and leaves the others as
-// they are.
+// WithoutParameter removes each parameter of that name, in any case and also behind a `;`, and leaves the others unchanged.
 func WithoutParameter(raw, name string) string {
 	if raw == "" {
 		return raw

@@ -37,7 +37,7 @@ type Request struct {
 	read *document
 }
 
-// Fault is a request that is refused whatever the rules say.
+// Fault is a refusal of a request under any rules.
 type Fault struct {
 	Status int
 	Reason string
@@ -46,8 +46,8 @@ type Fault struct {
 // Error is the reason.
 func (f *Fault) Error() string { return f.Reason }
 
-// NewRequest checks what came and brings it into the form that is judged by each of these rules. It removes headers that must
-// not be sent.
+// NewRequest checks a request, and brings it into the form for judgement by each of these rules. It removes headers that
+// must not be sent.
 func NewRequest(parts Parts, to Destination, judges ...Kept) (*Request, error) {
 	if err := checkMethod(parts.Method); err != nil {
 		return nil, err
@@ -182,7 +182,7 @@ func portUnlessDefault(port int, scheme string) int {
 	return port
 }
 
-// cleanHeaders removes what ends here: headers that Connection names, those of proxies, and upgrades to another HTTP.
+// cleanHeaders removes headers that end here: those that Connection names, those of proxies, and upgrades to another HTTP.
 func cleanHeaders(header http.Header) {
 	upgrades := false
 	for _, line := range header["Connection"] {
@@ -202,7 +202,7 @@ func cleanHeaders(header http.Header) {
 	}
 	for name := range header {
 		if strings.Contains(name, "_") && slices.Contains(fixedHeaders, strings.ToLower(strings.ReplaceAll(name, "_", "-"))) {
-			delete(header, name) // some servers take it for the one that says where a request ends
+			delete(header, name) // some servers take it for the header that marks the end of a request
 		}
 	}
 	if upgrade := header["Upgrade"]; len(upgrade) != 0 && (!upgrades || len(upgrade) > 1 || isOtherHTTP(upgrade[0])) {

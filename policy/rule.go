@@ -1,5 +1,5 @@
-// Package policy judges connections and requests by rules. It is pure: it opens and resolves nothing, and what it is told it
-// does not change.
+// Package policy judges connections and requests by rules. It is pure: it opens and resolves nothing, and does not change
+// its arguments.
 package policy
 
 import (
@@ -73,7 +73,7 @@ type Inject struct {
 	Format string `json:"format"`
 }
 
-// Limit bounds what a rule lets through. A missing one does not bound.
+// Limit bounds the traffic that a rule lets through. A missing one does not bound.
 type Limit struct {
 	Requests   *int64   `json:"requests"`
 	PerSeconds *float64 `json:"per_s"`

@@ -19,7 +19,7 @@ func Keep(rules []*Rule) Kept {
 	return kept
 }
 
-// screen is what of a rule's conditions can be compared at once.
+// screen has the parts of a rule's conditions that can be compared at once.
 type screen struct {
 	methods uint32 // a bit for each known method; all bits: any
 	length  int    // of the text that all paths begin with

@@ -101,7 +101,7 @@ func (t *tree) fifo(name string, header *tar.Header) error {
 	return setTime(name, header.ModTime)
 }
 
-// whiteout hides what lower layers have. What this layer has of the same name stays, in whatever order they come.
+// whiteout hides entries of lower layers. This layer's own entry of the same name stays, in any order of the two.
 func (t *tree) whiteout(directory, base string) error {
 	if base == whiteoutOpaque {
 		return t.makeOpaque(directory)

@@ -128,7 +128,7 @@ func (d *download) advance(count int64) {
 	d.done.Add(count)
 }
 
-// takeUp reads what is there already.
+// takeUp reads the part that is there already.
 func (d *download) takeUp() error {
 	d.hash = sha256.New()
 	count, err := io.Copy(d.hash, d.file)
@@ -152,8 +152,8 @@ func (d *download) restart() error {
 	return err
 }
 
-// from brings the blob from one source. What an earlier download has left may have come from another one: when the
-// whole is wrong, all of it is asked for.
+// from brings the blob from one source. The rest of an earlier download may have come from another source: if the whole is
+// wrong, this asks for all of it.
 func (d *download) from(ctx context.Context, s *source) error {
 	carrier, err := s.transport(ctx)
 	if err != nil {
@@ -177,7 +177,7 @@ func (d *download) from(ctx context.Context, s *source) error {
 	}
 }
 
-// rest brings all that is missing, asking again as long as something comes.
+// rest brings the missing part, and asks again as long as something comes.
 func (d *download) rest(ctx context.Context, client *http.Client, s *source) error {
 	url := fmt.Sprintf("%s://%s/v2/%s/blobs/%s",
 		s.ref.Context().Scheme(), s.ref.Context().RegistryStr(), s.ref.Context().RepositoryStr(), d.Digest)
@@ -202,7 +202,7 @@ func (d *download) rest(ctx context.Context, client *http.Client, s *source) err
 	return nil
 }
 
-// ask makes one request and keeps all that comes of it.
+// ask makes one request and keeps all data of its answer.
 func (d *download) ask(ctx context.Context, client *http.Client, url string) error {
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, ofBlob{}, true))
 	defer cancel()

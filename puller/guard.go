@@ -16,7 +16,7 @@ const (
 	attempts     = 6
 	firstPause   = 300 * time.Millisecond
 	longestPause = 60 * time.Second
-	// Of all that is not a blob: manifests, tokens, errors.
+	// The limit of everything but blobs: manifests, tokens, errors.
 	answerMost = 8 << 20
 )
 
@@ -24,7 +24,7 @@ const (
 type guarded struct {
 	inner    http.RoundTripper
 	insecure []string
-	// Whether the registry is on this machine itself. No other may send requests to what listens here.
+	// Whether the registry is on this machine itself. No other registry may send requests to a program that listens here.
 	local bool
 }
 
@@ -87,7 +87,7 @@ func (b *boundedBody) Read(into []byte) (int, error) {
 	return count, err
 }
 
-// isInsecure tells whether plain http will do for a server: this machine itself, or one that the user named.
+// isInsecure tells whether plain http will do for a server: this machine itself, or a server that the user named.
 func isInsecure(server string, named []string) bool {
 	if slices.Contains(named, server) {
 		return true

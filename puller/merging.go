@@ -10,14 +10,14 @@ import (
 // merges tells whether the layers of an image all go into one directory, where nothing can be mounted on another.
 func (t *tree) merges() bool { return t.overlay == "" }
 
-// claim notes what this layer has itself, which its own whiteouts do not hide.
+// claim notes this layer's own entries, which its own whiteouts do not hide.
 func (t *tree) claim(name string) {
 	for ; t.merges() && name != "." && !t.own[name]; name = path.Dir(name) {
 		t.own[name] = true
 	}
 }
 
-// removeLower removes what layers below have of a name and in it.
+// removeLower removes a name of lower layers, with everything in it.
 func (t *tree) removeLower(name string) error {
 	info, err := os.Lstat(name)
 	if errors.Is(err, os.ErrNotExist) {

@@ -43,8 +43,8 @@ func newOutside(refused []netip.Prefix, made func(*net.Dialer) *http.Transport) 
 
 // RoundTrip sends a request on its own way, or by the proxy that this machine's owner has chosen for it.
 //
-// A proxy resolves names itself, so what it reaches is its own to refuse; all that can be done here is to ask it for
-// no server that is inside already by what this machine knows.
+// A proxy resolves names itself, so it has to refuse its own targets. This code can only avoid asking it for a server that
+// this machine already knows to be inside.
 func (o *outside) RoundTrip(request *http.Request) (*http.Response, error) {
 	proxy, err := o.proxy(request)
 	if err != nil {

@@ -43,7 +43,7 @@ func resolve(ctx context.Context, request *resolveRequest) (any, error) {
 	return fromFirst(ctx, sources, func(s *source) (*resolved, error) { return s.resolve(ctx) })
 }
 
-// fromFirst tries one source after the other; what the last one, the registry itself, says is what counts.
+// fromFirst tries one source after the other. The answer of the last one, the registry itself, counts.
 func fromFirst[T any](ctx context.Context, sources []*source, try func(*source) (T, error)) (T, error) {
 	var result T
 	var err error

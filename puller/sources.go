@@ -31,11 +31,11 @@ type place struct {
 	GID       int                 `json:"gid"`
 	// Whom to be for the registry itself: its mirrors are not asked then.
 	Login *login `json:"login"`
-	// Without a login: be nobody, whatever the host's own credentials are.
+	// Without a login: be nobody, even if the host has credentials.
 	Anonymous bool `json:"anonymous"`
 	// Networks in which neither the registry may be nor what it leads to; its mirrors may be anywhere.
 	Refused []netip.Prefix `json:"refused"`
-	// Who reads the errors may not know this machine's network: its addresses, nameservers and proxies.
+	// The reader of the errors may not know this machine's network: its addresses, nameservers and proxies.
 	Tenant bool `json:"tenant"`
 }
 

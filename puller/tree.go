@@ -31,7 +31,7 @@ type tree struct {
 	nameBytes     int
 	skipped       int
 	owners        map[string][2]int    // where nothing can belong to anybody but root
-	own           map[string]bool      // with merged layers: what this one has
+	own           map[string]bool      // with merged layers: this layer's own entries
 	made          map[string]bool      // directories that are known to be there
 	times         map[string]time.Time // of directories, set when nothing more comes into them
 	buffer        []byte
@@ -183,7 +183,7 @@ func (t *tree) parents(directory string) error {
 	return nil
 }
 
-// clear removes what an earlier entry of the same name made.
+// clear removes the result of an earlier entry of the same name.
 func (t *tree) clear(name string) error {
 	if _, err := os.Lstat(name); errors.Is(err, os.ErrNotExist) {
 		return nil

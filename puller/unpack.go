@@ -69,7 +69,7 @@ func unpack(request *unpackRequest) (any, error) {
 	if err := t.fill(tar.NewReader(open)); err != nil {
 		return nil, err
 	}
-	// A digest is of all that there is, also of what follows the archive's end.
+	// A digest covers everything, also data after the archive's end.
 	for _, each := range []io.Reader{open, packed} {
 		if _, err := io.Copy(io.Discard, each); err != nil {
 			return nil, err
@@ -81,7 +81,7 @@ func unpack(request *unpackRequest) (any, error) {
 	return &unpacked{Bytes: max(open.count, t.bytes), Entries: t.entries, Skipped: t.skipped, Owners: t.owners}, nil
 }
 
-// decompressed reads gzip, zstd or neither; what it is shows in its first bytes.
+// decompressed reads gzip, zstd or neither, by the first bytes.
 func decompressed(packed *bufio.Reader) (io.ReadCloser, error) {
 	start, err := packed.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {

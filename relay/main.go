@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// Most of what moves stays in the kernel. The heap has what waits, and is small.
+	// Most moving bytes stay in the kernel. The heap has only waiting ones, and is small.
 	heapGrowth = 50
 	memoryMost = 1 << 30
 )

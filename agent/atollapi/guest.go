@@ -27,7 +27,7 @@ type initRequest struct {
 	Owners     []system.Owner    `json:"owners"`
 	Memory     *int64            `json:"memory_bytes"`
 
-	// Services are all that the sandbox has; nil leaves those that there are.
+	// Services are all services of the sandbox; nil leaves the present ones.
 	Services []service.Definition `json:"services"`
 }
 
@@ -54,8 +54,8 @@ func (a *API) init(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// become makes the guest what the request says: first what is its own, then the generation, which programs wait for,
-// and then, if it goes on from a checkpoint, the hooks.
+// become applies the request to the guest: first the guest's own facts, then the generation, which programs wait for, and
+// then, if it goes on from a checkpoint, the hooks.
 func (a *API) become(request *initRequest) error {
 	change := settings.Change{
 		Env: request.Env, User: request.User, Cwd: request.Cwd, Generation: request.Generation,
@@ -106,7 +106,7 @@ func (a *API) become(request *initRequest) error {
 		}
 		a.Hooks.AfterRestore(now, identity, hooks.Bound)
 	}
-	// Last, so that what starts finds the guest as it is to be.
+	// Do this last, so that services find the guest in its final state.
 	if request.Services != nil {
 		return a.services.Define(request.Services)
 	}

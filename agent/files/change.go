@@ -61,7 +61,7 @@ func (w Work) copyInPlace(path, to string) error {
 	return os.Rename(beside, to)
 }
 
-// Chmod sets permission bits: of a link's target, and with recursive of all that is in a directory, but not through links.
+// Chmod sets permission bits: of a link's target, and with recursive of everything in a directory, but not through links.
 func (w Work) Chmod(ctx context.Context, path string, mode uint32, recursive bool) error {
 	bits := fs.FileMode(mode & 0o777)
 	for bit, flag := range map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
@@ -96,8 +96,8 @@ func (w Work) Chown(ctx context.Context, path string, owner *user.Account, recur
 type visitBelow func(root *os.Root, name string, info fs.FileInfo) error
 
 // upwards visits a directory and all that is in it, links themselves, each before the directory that it is in: one that
-// may no longer be entered keeps nothing from its change. Nothing that is exchanged meanwhile leads out of it. It ends
-// with the context, and refuses what lies deeper than a path can name.
+// may no longer be entered keeps nothing from its change. An entry that is exchanged meanwhile leads nowhere out of it. It
+// ends with the context, and refuses entries deeper than a path can name.
 func upwards(ctx context.Context, path string, visit visitBelow) error {
 	root, err := os.OpenRoot(path)
 	if err != nil {
@@ -184,7 +184,7 @@ func (w Work) WriteMany(body io.Reader, resolve func(string) (string, error)) ([
 	}
 }
 
-// WriteWhole makes a file of everything in the body: whoever reads it finds all of the old content or all of the new.
+// WriteWhole makes a file of everything in the body: a reader finds all of the old content or all of the new.
 // Where the user may write the file but make none beside it, it is written in place instead.
 func (w Work) WriteWhole(path string, mode int, body io.Reader) (file File, err error) {
 	var beside *os.File
@@ -192,7 +192,7 @@ func (w Work) WriteWhole(path string, mode int, body io.Reader) (file File, err 
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
-		// A link stays, and what it leads to is replaced.
+		// A link stays, and its target is replaced.
 		if end, err := filepath.EvalSymlinks(path); err == nil {
 			path = end
 		}

@@ -15,7 +15,7 @@ import (
 
 const (
 	copyBytes = 256 << 10
-	// heldBytes is how large a file is read before its length is told.
+	// heldBytes is the largest file that is read before its length is announced.
 	heldBytes = 64 << 10
 )
 
@@ -29,8 +29,8 @@ func Copy(to io.Writer, from io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, buffer[:])
 }
 
-// Content returns what to send of an open file, and how many bytes that is. A small file is read at once:
-// a program that writes it anew meanwhile would make what is sent shorter than was told.
+// Content returns the content of an open file to send, and its length. A small file is read at once: a program that
+// rewrites it meanwhile would make the content shorter than announced.
 func Content(file *os.File, info fs.FileInfo) (io.ReadSeeker, int64, error) {
 	// Files of /proc say that they are empty and are not.
 	if info.Size() == 0 || info.Size() > heldBytes {

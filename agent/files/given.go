@@ -16,7 +16,7 @@ const (
 	targetMost = 4096
 )
 
-// gives tells whether the agent may make what the user was refused.
+// gives tells whether the agent may make a file that the user was refused.
 func (w Work) gives(refused error) bool {
 	return w.Gives && !w.Account.IsAgent() && os.Geteuid() == 0 && errors.Is(refused, fs.ErrPermission)
 }

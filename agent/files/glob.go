@@ -29,8 +29,8 @@ type globbing struct {
 	found []File
 }
 
-// Glob describes what lies below a directory and has a path, from there, that matches: in lexical order, and without
-// names that begin with a dot unless they are asked for. Links are not followed, and what cannot be read is left out.
+// Glob describes the entries below a directory whose relative paths match: in lexical order, and without names that begin
+// with a dot unless hidden is set. It follows no links, and leaves out unreadable directories.
 func (w Work) Glob(path string, match func(path, name string) bool, depth int, hidden bool) ([]File, error) {
 	g := &globbing{work: w, match: match, dots: hidden, left: seenMost, found: []File{}}
 	err := w.Account.Act(func() error {

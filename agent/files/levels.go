@@ -115,8 +115,8 @@ func (l *levels) make(in *os.Root, part string) (fs.FileInfo, error) {
 	return info, err
 }
 
-// through opens the directory that a link leads to. What somebody else planted is not followed with the rights of
-// whoever acts, nor what the archive itself brought.
+// through opens the directory that a link leads to. It follows neither a link that somebody else planted, with the rights
+// of the acting account, nor a link from the archive itself.
 func (l *levels) through(part string, link fs.FileInfo) (*os.Root, error) {
 	where, owner := l.path(part), link.Sys().(*syscall.Stat_t).Uid
 	if l.made[inodeOf(link)] {

@@ -30,20 +30,20 @@ type unpacker struct {
 	directories []*tar.Header  // of those made: their modes and times come last
 }
 
-// Look is what files of a tar get instead of their own owner and mode.
+// Look has the owner and mode that files of a tar get instead of their own.
 type Look struct {
 	// Owner takes root's rights; nil is the user.
 	Owner *user.Account
 	// KeepsOwners: the numbers in the tar are the owners. It takes root's rights too.
 	KeepsOwners bool
-	// Mode is that of all that is made, unless it is NoMode.
+	// Mode is the mode of everything that is made, unless it is NoMode.
 	Mode int
 }
 
-// Unpack makes what a tar holds below a directory and returns how many entries that were.
+// Unpack makes the entries of a tar below a directory, and returns their number.
 //
-// Directories that are there stay as they are. A link to one stays, and what the tar has in that directory goes through
-// it. Other files and links are replaced; what is a directory on one side only is refused.
+// Directories that are there stay as they are. A link to one stays, and the tar's entries in that directory go through it.
+// Other files and links are replaced; a name that is a directory on one side only is refused.
 func (w Work) Unpack(directory string, body io.Reader, look Look) (count int, err error) {
 	err = w.Account.Act(func() error {
 		if err := makeDirectories(directory, look.Owner); err != nil {

@@ -18,7 +18,7 @@ const ListMost = 100_000
 type Work struct {
 	Account *user.Account
 	Users   *user.Database
-	// Gives: what the user may not make, the agent makes and gives to the user, as E2B's own agent does.
+	// Gives: the agent makes files that the user may not make, and gives them to the user, as E2B's own agent does.
 	Gives bool
 }
 

@@ -30,8 +30,8 @@ func (r *Runner) SuspendHooks() int { return len(r.hooks(BeforeSuspendDirectory)
 // BeforeSuspend runs the hooks of a guest that is to be frozen.
 func (r *Runner) BeforeSuspend(bound time.Duration) { r.run(BeforeSuspendDirectory, nil, bound) }
 
-// run runs them one after the other. One that fails is told of in the log and does not stop the next one; once the bound
-// has passed, the one that runs is killed and those after it are left out.
+// run runs them one after the other. A hook that fails gets a line in the log and does not stop the next one. Once the
+// bound has passed, the running hook is killed and the later ones are left out.
 func (r *Runner) run(directory string, env map[string]string, bound time.Duration) {
 	deadline := time.Now().Add(bound)
 	for _, path := range r.hooks(directory) {

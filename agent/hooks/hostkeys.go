@@ -50,7 +50,7 @@ func (r *Runner) replace(key string) bool {
 		_, _ = os.Remove(aside), os.Remove(aside+".pub")
 		return false
 	}
-	// The public one first: what is left by an end in between is no pair, but no key of another sandbox either.
+	// Rename the public one first: an end in between leaves no pair, but no key of another sandbox either.
 	return os.Rename(aside+".pub", key+".pub") == nil && os.Rename(aside, key) == nil
 }
 

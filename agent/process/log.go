@@ -161,7 +161,7 @@ func (l *Log) size() int {
 	return l.cost
 }
 
-// Follow starts to read, at the oldest kept output or at what comes from now on. Close ends it.
+// Follow starts to read, at the oldest kept output or at output from now on. Close ends it.
 func (l *Log) Follow(kept bool) *Follower {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,8 +175,8 @@ func (l *Log) Follow(kept bool) *Follower {
 	return follower
 }
 
-// Resume starts to read where the last follower to Leave had stopped, or at what comes from now on. Who left is followed
-// once: another one that resumes starts at what comes from then on.
+// Resume starts to read where the last follower to Leave had stopped, or at output from now on. Only one follower continues
+// from there: another that resumes starts at output from then on.
 func (l *Log) Resume() *Follower {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -32,8 +32,8 @@ func (k *MemoryKill) String() string {
 		k.PID, k.Name, k.LimitBytes/mib, k.HeldBytes/mib)
 }
 
-// NoteMemoryKill lets the end of whoever started a program say that it is killed for its memory. To be called before
-// the kill: that program may be the one that was started. What it returns takes the note back.
+// NoteMemoryKill notes at the starter of a program that the program is killed for its memory, for the starter's end to say
+// so. Call it before the kill: the two may be the same program. The returned function takes the note back.
 func (t *Table) NoteMemoryKill(root string, kill MemoryKill) (forget func()) {
 	p := t.owner(root, kill.PID)
 	if p == nil {

@@ -9,8 +9,8 @@ import (
 	"atoll/agent/pty"
 )
 
-// Shells that use readline ask for their terminal's size before each prompt and set what they were told. A new size
-// that comes in between would be lost for good, so it is looked for again, so long after it was set.
+// Shells that use readline ask for their terminal's size before each prompt, and set that size. A new size in between would
+// be lost for good, so the agent looks again at these times after setting it.
 var looksAfter = [...]time.Duration{50 * time.Millisecond, 500 * time.Millisecond}
 
 // resizing is how a terminal's size is changed; of several changes the newest one holds.

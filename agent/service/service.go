@@ -113,7 +113,7 @@ func (s *Service) leave() {
 	s.Log.Finish(process.End{})
 }
 
-// ask changes what is wanted, and returns when that is so, or when nobody lives to bring it about.
+// ask changes the wanted state, and returns when it is reached, or when nobody lives to reach it.
 func (s *Service) ask(change func(), isSo func() bool) {
 	s.mu.Lock()
 	change()

@@ -10,7 +10,7 @@ import (
 // Read last of all that a distribution's own /etc/profile reads, which gives each login shell a search path of its own.
 const profileFile = "etc/profile.d/zz-atoll.sh"
 
-// With this variable the file does nothing: Logins wants to know what the profiles say themselves.
+// With this variable the file does nothing: Logins wants the profiles' own path.
 const withoutProfile = "ATOLL_PLAIN_PROFILE"
 
 // profile has login shells keep the host's search path, as the shell lines of Logins do.
@@ -19,8 +19,8 @@ type profile struct {
 	written string
 }
 
-// keep writes the file for a search path, or removes what was written where none is needed. Images without the
-// directory have no such shells, and what cannot be written is not worth a sandbox.
+// keep writes the file for a search path, or removes it where none is needed. Images without the directory have no such
+// shells, and a failed write is no reason to end a sandbox.
 func (p *profile) keep(path string) {
 	if isOrdinary(path) {
 		path = ""

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// carryMost is what may be carried into memory, of all directories together, and carryShare its part of the guest's
-	// memory: it is there at each boot, whether anybody reads it or not.
+	// carryMost bounds the bytes carried into memory, of all directories together, and carryShare their part of the guest's
+	// memory: they are there at each boot, whether anybody reads them or not.
 	carryMost  = 32 << 20
 	carryShare = 8
-	// perEntry is what each entry counts beside the pages of what is in it: the guest's kernel holds about that much for
-	// it, and takes up to a millisecond to copy it, in which the agent is waited for.
+	// perEntry is the cost of each entry beside the pages of its content: the guest's kernel holds about that much for it, and
+	// takes up to a millisecond to copy it, while others wait for the agent.
 	perEntry = 16 << 10
 	page     = 4 << 10
 	// nameMost is about what a file system takes for one name in a directory at the most, half of it unused.
@@ -28,15 +28,15 @@ const (
 
 var errTooBig = errors.New("it does not fit into memory, and a volume in it prevents a move to the disk")
 
-// Carry brings what the image has in directories that lie in memory, which hides it, into them. A directory in which it
-// has more than fits beside what was brought before lies on the disk instead.
+// Carry brings the image's files into directories that lie in memory, which hides these files. A directory whose files no
+// longer fit lies on the disk instead.
 func (s *System) Carry(directories ...string) error {
 	aside := s.path("/dev/.image")
 	if err := os.Mkdir(aside, 0o700); err != nil {
 		return err
 	}
 	defer os.Remove(aside)
-	// Of the root alone: without what is mounted in it.
+	// Mount the root alone, without the mounts in it.
 	if err := syscall.Mount(s.path("/"), aside, "", syscall.MS_BIND, ""); err != nil {
 		return &os.PathError{Op: "mount the image at", Path: aside, Err: err}
 	}

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// reserveLeast is about what the guest's kernel takes of its host's memory for itself, and perProcess what it takes
-	// beside for each process: the guest does not see that.
+	// reserveLeast is about the host's memory that the guest's kernel takes for itself, and perProcess its further memory for
+	// each process: the guest does not see either.
 	reserveLeast = 48 << 20
 	perProcess   = 768 << 10
 	reserveShare = 16
@@ -30,12 +30,12 @@ const (
 	lookSeldom = 10 * time.Second
 	// awaitMemory is an option of prctl that only the kernel of our engine has, see native/patches/await-memory.
 	awaitMemory = 0x61746f6c
-	// biggestShare is what a process must hold of all that is used to be killed for it.
+	// biggestShare is the least part of the used memory that a killed process must hold.
 	biggestShare = 20
-	// worthIt is what a process must hold to be killed for the host.
+	// worthIt is the least memory that a process killed for the host must hold.
 	worthIt = 8 << 20
-	// sparing is how long the kernel of a busy host may take to give back what a killed process held. Until then only
-	// those that hold about as much are killed too.
+	// sparing is how long the kernel of a busy host may take to give back a killed process's memory. Until then only processes
+	// of about the same size are killed too.
 	sparing = 2 * time.Second
 )
 
@@ -53,8 +53,8 @@ const (
 type MemoryGuard struct {
 	Root    string
 	Console io.Writer
-	// Note, if any, is told of each process that is about to be killed; what it returns takes that back. A total of 0
-	// says that the host ran short of memory.
+	// Note, if any, is called with each process that is about to be killed; the returned function takes that back. A total of
+	// 0 says that the host ran short of memory.
 	Note  func(pid int, name string, held, used, total int64) (forget func())
 	limit atomic.Int64
 	// await blocks until more than mark bytes may be used, or earlier.
@@ -152,7 +152,7 @@ func reserve(total int64) int64 {
 	return min(max(reserveLeast, total/reserveShare), total/reserveMost)
 }
 
-// pause is how long it takes at least to use what is left.
+// pause is the shortest time to use up the rest.
 func pause(left int64) time.Duration {
 	wanted := time.Duration(float64(left) / fillRate * float64(time.Second))
 	return min(max(wanted, lookOften), lookSeldom)
@@ -240,7 +240,7 @@ func (g *MemoryGuard) kill(each held, used, total int64) bool {
 	return true
 }
 
-// awaitEnd keeps the next one from being killed for what this one still holds.
+// awaitEnd keeps the next process from being killed for memory that this one still holds.
 func (g *MemoryGuard) awaitEnd(pid int) {
 	const most = 10
 	for range most {
@@ -251,7 +251,7 @@ func (g *MemoryGuard) awaitEnd(pid int) {
 	}
 }
 
-// held is what one process holds.
+// held is the memory of one process.
 type held struct {
 	pid      int
 	resident int64

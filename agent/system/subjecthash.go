@@ -21,8 +21,8 @@ type attributesSET []attribute
 // The kinds of text whose canonical form OpenSSL compares.
 var texts = []int{asn1.TagUTF8String, asn1.TagPrintableString, asn1.TagIA5String, asn1.TagT61String, 26}
 
-// subjectHash is by what OpenSSL finds a certificate in a directory: a hash of its subject, of which upper and lower
-// case and the amount of space do not count.
+// subjectHash is the name by which OpenSSL finds a certificate in a directory: a hash of its subject, without regard to
+// upper and lower case and the amount of space.
 func subjectHash(raw []byte) (string, error) {
 	certificate, err := x509.ParseCertificate(raw)
 	if err != nil {

@@ -29,9 +29,9 @@ var otherBundles = []string{
 	"/etc/ssl/cert.pem",
 }
 
-// TrustCA adds certificates to all that programs trust, in the place of those that it added before, and returns the
+// TrustCA adds certificates to all stores of the guest's programs, in place of those that it added before, and returns the
 // environment in which programs with bundles of their own trust them too; nil if the text is that of the last time.
-// On a full disk it does what it can, and the rest the next time: a guest must start for its disk to be emptied.
+// On a full disk it does as much as it can, and the rest the next time: a guest must start for its disk to be emptied.
 func (s *System) TrustCA(text string) (map[string]string, error) {
 	text = strings.TrimSpace(text)
 	if s.trusted != nil && *s.trusted == text {

@@ -18,7 +18,7 @@ const (
 	unpackedMost = 16 << 20
 )
 
-// Encodings limits what an answer to a request with a secret may be encoded with to what can be scrubbed.
+// Encodings limits the encodings of an answer to a request with a secret to those that can be scrubbed.
 func Encodings(header http.Header) {
 	asked := header.Values("Accept-Encoding")
 	if len(asked) == 0 {
@@ -95,7 +95,7 @@ var unpackers = map[string]*encoding{
 	"deflate":  {packs: true, open: inflate},
 }
 
-// inflate reads what HTTP calls deflate: a stream of zlib, or, of some servers, a bare one.
+// inflate reads HTTP's deflate: a stream of zlib, or, of some servers, a bare one.
 func inflate(in io.Reader) (io.Reader, error) {
 	buffered := bufio.NewReader(in)
 	head, err := buffered.Peek(2)

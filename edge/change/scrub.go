@@ -12,7 +12,7 @@ import (
 // A shorter secret is not looked for: replacing it would damage answers by chance.
 const scrubShortest = 4
 
-// Scrubber replaces echoes of secrets by their names. It is best effort, and no guarantee.
+// Scrubber replaces echoes of secrets by their names. This is best effort, without a guarantee.
 type Scrubber struct {
 	pairs []pair
 	most  int
@@ -46,7 +46,7 @@ func (s *Scrubber) Bytes(text []byte) []byte {
 	return text
 }
 
-// sameLength is a scrubber whose names are as long as what they replace, for bodies whose length was told.
+// sameLength is a scrubber whose names are as long as the secrets that they replace, for bodies with an announced length.
 func (s *Scrubber) sameLength() *Scrubber {
 	same := &Scrubber{most: s.most}
 	for _, each := range s.pairs {
@@ -80,7 +80,7 @@ func (s *Scrubber) held(text []byte) int {
 	return 0
 }
 
-// Reader scrubs a stream. It holds back only what may be the beginning of an echo.
+// Reader scrubs a stream. It holds back only the possible beginning of an echo.
 func (s *Scrubber) Reader(inner io.ReadCloser) io.ReadCloser {
 	return &scrubbed{inner: inner, scrubber: s}
 }

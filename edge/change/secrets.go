@@ -1,4 +1,4 @@
-// Package change applies what a rule changes: headers, secrets, and the scrubbing of their echoes.
+// Package change applies the changes of a rule: headers, secrets, and the scrubbing of their echoes.
 package change
 
 import (

@@ -21,7 +21,7 @@ func (e *RefusedError) Error() string { return e.Reason }
 
 var errCarrierGone = errors.New("the process that connects has ended")
 
-// Carrier is who hands connections of guests to the edge. It is asked to connect and to reset for those.
+// Carrier hands connections of guests to the edge. The edge asks it to connect and to reset for those.
 type Carrier struct {
 	link *channel.Channel
 
@@ -35,7 +35,7 @@ type dialled struct {
 	err    error
 }
 
-// NewCarrier is asked by a channel, which somebody else listens to.
+// NewCarrier uses a channel that somebody else listens to.
 func NewCarrier(link *channel.Channel) *Carrier {
 	return &Carrier{link: link, waiting: map[int64]chan dialled{}}
 }
@@ -90,7 +90,7 @@ func (c *Carrier) leave(id int64, answer <-chan dialled) {
 	}
 }
 
-// Answer passes on what the carrier answered. A socket that nobody waits for any more is closed.
+// Answer passes on the carrier's answer. A socket that nobody waits for any more is closed.
 func (c *Carrier) Answer(message *Message, file *os.File) {
 	var got dialled
 	switch {

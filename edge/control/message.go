@@ -16,7 +16,7 @@ import (
 // Protocol is the version of the messages.
 const Protocol = 1
 
-// Message is what the supervisor and the relay send.
+// Message is a message of the supervisor or the relay.
 type Message struct {
 	Op         string `json:"op"`
 	Sandbox    string `json:"sandbox"`
@@ -31,8 +31,8 @@ type Message struct {
 	Error      string `json:"error"`
 	Refused    bool   `json:"refused"`
 	Protocol   int    `json:"protocol"`
-	Pair       string `json:"pair"`   // what the supervisor calls the channel to a relay
-	Config     string `json:"config"` // what it calls the authority of a configuration
+	Pair       string `json:"pair"`   // the supervisor's name for the channel to a relay
+	Config     string `json:"config"` // its name for the authority of a configuration
 }
 
 // Receive reads the next message to the edge and the descriptor with it, which is nil when there is none.
@@ -122,7 +122,7 @@ type Dial struct {
 	Connection string `json:"connection"`
 }
 
-// Judged answers a question, or asks for what is missing to answer it.
+// Judged answers a question, or asks for the facts that are missing to answer it.
 type Judged struct {
 	Op       string   `json:"op"`
 	ID       int64    `json:"id"`
@@ -135,7 +135,7 @@ type Judged struct {
 	Resolve  bool     `json:"resolve"` // the name may be known: the question lacks its addresses
 }
 
-// Seen tells what was decided.
+// Seen reports decisions.
 type Seen struct {
 	Op      string       `json:"op"`
 	Sandbox string       `json:"sandbox"`
@@ -143,14 +143,14 @@ type Seen struct {
 	Entries []seen.Entry `json:"entries"`
 }
 
-// Spent tells what limits have counted.
+// Spent reports the counts of limits.
 type Spent struct {
 	Op      string       `json:"op"`
 	Sandbox string       `json:"sandbox"`
 	Spent   []limit.Told `json:"spent"`
 }
 
-// Told answers an owner who has asked for all that limits have counted.
+// Told answers an owner that has asked for all counts of limits.
 type Told struct {
 	Op string `json:"op"`
 }
@@ -163,7 +163,7 @@ type Unplug struct {
 	Reason  string `json:"reason"`
 }
 
-// Alive answers a relay that asks so with the same number: this process has outlived what it said on its connections before.
+// Alive answers a relay that asks so with the same number: this process has outlived its earlier bytes on its connections.
 type Alive struct {
 	Op string `json:"op"`
 	ID int64  `json:"id"`

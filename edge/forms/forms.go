@@ -1,4 +1,4 @@
-// Package forms knows how a value may be written, and finds it in what passes.
+// Package forms knows the forms of a value, and finds them in passing data.
 package forms
 
 import (
@@ -13,7 +13,8 @@ import (
 // A form that is shorter than this is not looked for: it would be found by chance.
 const shortest = 6
 
-// Of returns a value as it is, in base64 at each alignment, escaped for URLs and JSON, and in hex. Longer ones come first.
+// Of returns a value unchanged, in base64 at each alignment, escaped for URLs and JSON, and in hex. Longer forms come
+// first.
 func Of(value []byte) [][]byte {
 	if len(value) == 0 {
 		return nil
@@ -83,7 +84,7 @@ func (f *Finder) Fresh() *Finder {
 	return &Finder{forms: f.forms, most: f.most}
 }
 
-// In tells whether a text has one of the forms, as it is or with its escapes decoded.
+// In tells whether a text has one of the forms, unchanged or with its escapes decoded.
 func (f *Finder) In(text string) bool {
 	if f.has([]byte(text)) {
 		return true

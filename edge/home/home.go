@@ -27,7 +27,7 @@ type Home struct {
 	handling sync.Mutex
 	edge     *serve.Edge // nil: there is no configuration yet
 	relays   *relays
-	config   string // what the owner called the configuration
+	config   string // the owner's name for the configuration
 
 	mu       sync.Mutex
 	peers    map[*peer]struct{}
@@ -38,7 +38,7 @@ type Home struct {
 	failed   error // why it ends, if not as it should
 }
 
-// New makes one that this user and root may talk to. Confined says how this process is confined.
+// New makes a home that this user and root may talk to. Confined says how this process is confined.
 func New(user int, confined []string) *Home {
 	made := &Home{user: user, confined: confined, faults: newFaults(), peers: map[*peer]struct{}{}}
 	made.ctx, made.stop = context.WithCancel(context.Background())

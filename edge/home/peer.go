@@ -21,7 +21,7 @@ const (
 	knownTogether = 500
 )
 
-// peer is who has connected to the edge. Only the owner may ask and is told.
+// peer is a connected program. Only the owner may ask, and gets the events.
 type peer struct {
 	link    *channel.Channel
 	home    *Home
@@ -76,7 +76,7 @@ func (h *Home) welcome(conn *net.UnixConn) {
 // Send is of serve.Owner.
 func (p *peer) Send(message any) error { return p.link.Send(message) }
 
-// listen does what a peer asks for, until it has gone or makes no sense.
+// listen serves a peer's requests until it is gone or makes no sense.
 func (p *peer) listen() {
 	defer p.leave()
 	message, file, err := control.Receive(p.link)
@@ -88,7 +88,7 @@ func (p *peer) listen() {
 		return
 	}
 	for {
-		// The end is what a peer that leaves looks like.
+		// A peer that leaves shows as an end.
 		if message, file, err = control.Receive(p.link); err != nil {
 			return
 		}
@@ -105,7 +105,7 @@ func (p *peer) listen() {
 	}
 }
 
-// told is an answer before which the edge tells what limits have counted.
+// told is an answer that follows a report of the counts of limits.
 type told struct{ edge *serve.Edge }
 
 // failed is an answer with which the edge ends.
@@ -129,7 +129,7 @@ func (p *peer) answer(one any) error {
 	return p.Send(one)
 }
 
-// handle does what the owner asks for, and gives the answer, if there is one. It owns the descriptor.
+// handle serves a request of the owner, and gives the answer, if there is one. It owns the descriptor.
 func (p *peer) handle(message *control.Message, file *os.File) (any, error) {
 	h := p.home
 	h.handling.Lock()
@@ -167,14 +167,14 @@ func (p *peer) handle(message *control.Message, file *os.File) (any, error) {
 	return nil, h.edge.Handle(message, file)
 }
 
-// hello makes a peer the owner, in place of the one before. It is false if the peer is not.
+// hello makes a peer the owner, in place of the earlier one. It is false if the peer did not become it.
 func (p *peer) hello(message *control.Message) bool {
 	h := p.home
 	said := control.Welcome{Op: "welcome", Protocol: control.Protocol, Confined: h.confined}
 	if message.Op != "hello" || message.Protocol != control.Protocol {
 		said.Error = fmt.Sprintf("the first message is %s of protocol %d, and not hello of %d",
 			message.Op, message.Protocol, control.Protocol)
-		// Who does not read it does not matter.
+		// A peer that does not read it does not matter.
 		_ = p.Send(said)
 		return false
 	}
@@ -232,7 +232,7 @@ func (p *peer) sendKnown(known map[string]int64) error {
 	return p.Send(control.Known{Op: "known", Policies: some})
 }
 
-// tell has the owner told what is decided from now on. It begins when there is an edge.
+// tell sends the owner all decisions from now on. It begins when there is an edge.
 func (p *peer) tell() {
 	h := p.home
 	h.handling.Lock()
@@ -244,7 +244,7 @@ func (p *peer) tell() {
 		return
 	}
 	p.isTold = true
-	// What they have not told when the owner takes no more, the next one is told.
+	// The next owner gets the events that this one no longer takes.
 	p.telling.Go(func() { edge.Tell(p.ctx, p) })
 	p.telling.Go(func() { h.faults.tell(p.ctx, p) })
 }

@@ -20,7 +20,7 @@ type relays struct {
 
 	mu     sync.Mutex
 	newest *channel.Channel // nil: none runs
-	pair   string           // what the supervisor calls its channel
+	pair   string           // the supervisor's name for its channel
 }
 
 // replace listens to a new relay, and not to the one before any more.
@@ -42,14 +42,14 @@ func (r *relays) replace(file *os.File, pair string) error {
 	return nil
 }
 
-// current is what the channel of the relay that runs is called; empty if none does.
+// current is the name of the running relay's channel; empty if none runs.
 func (r *relays) current() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.pair
 }
 
-// listen does what a relay says until it is gone.
+// listen handles a relay's messages until it is gone.
 func (r *relays) listen(link *channel.Channel) {
 	relay := control.NewCarrier(link)
 	for {
@@ -74,7 +74,7 @@ func (r *relays) listen(link *channel.Channel) {
 	r.edge.Lose(relay)
 }
 
-// carry does what a relay says about a connection.
+// carry handles a relay's message about a connection.
 func (r *relays) carry(from *control.Carrier, message *control.Message, file *os.File) error {
 	switch {
 	case message.Op == "alive" && file == nil:

@@ -74,7 +74,8 @@ func readKey(text []byte) (crypto.Signer, error) {
 	return nil, errKey
 }
 
-// For returns a certificate for a name or address. Only what is kept is made once; what a guest invents is not.
+// For returns a certificate for a name or address. With keep it makes each only once. Never keep certificates for names
+// that a guest invents.
 func (a *Authority) For(name string, keep bool, now time.Time) (*tls.Certificate, error) {
 	a.mu.Lock()
 	found, ok := a.cache[name]
@@ -105,7 +106,7 @@ func (a *Authority) make(name string, now time.Time) (*tls.Certificate, error) {
 	}
 	subject := name
 	if len(subject) > 64 {
-		subject = "" // a common name is not longer; the alternative name is what counts
+		subject = "" // a common name cannot be longer; the alternative name counts
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial,

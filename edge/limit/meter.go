@@ -20,7 +20,7 @@ type Meter struct {
 	limit policy.Limit
 
 	mu    sync.Mutex
-	name  string    // what the supervisor calls the rule
+	name  string    // the supervisor's name for the rule
 	times []passed  // the requests of the last per_s seconds
 	free  time.Time // when the bytes that passed are paid for
 	total int64
@@ -35,7 +35,7 @@ type passed struct {
 }
 
 const (
-	// Requests are told together by at least this part of the time that their limit is about.
+	// Requests are counted by intervals: this many in the limit's time, each of at least partMin.
 	parts    = 500
 	partMost = 1 << 62
 	partMin  = time.Second
@@ -154,15 +154,16 @@ func (t *Table) Of(rule *policy.Rule) *Meter {
 	return meter
 }
 
-// Told is what a supervisor is told of a rule, so that it outlives this process. To hear it twice changes nothing.
+// Told is the report of a rule's counts for a supervisor, so that they outlive this process. A repeated report changes
+// nothing.
 type Told struct {
-	Key   string `json:"key"` // what the supervisor calls the rule
+	Key   string `json:"key"` // the supervisor's name for the rule
 	Total int64  `json:"total_bytes"`
 	// Of each part of the time in which something has changed: its end in milliseconds since 1970, and all requests in it.
 	Requests [][2]int64 `json:"requests"`
 }
 
-// Spent is what was counted for a rule before this process began to.
+// Spent is the counts of a rule from before this process.
 type Spent struct {
 	Rule     int        `json:"rule"`
 	Key      string     `json:"key"`
@@ -170,7 +171,7 @@ type Spent struct {
 	Requests [][2]int64 `json:"requests"`
 }
 
-// Take returns what was counted, as far as it has changed since the last call.
+// Take returns the counts that have changed since the last call.
 func (t *Table) Take() []Told {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -210,7 +211,7 @@ func (t *Table) Greet() {
 	}
 }
 
-// Resume has the meters of these rules count on from what was counted before, unless they count already.
+// Resume has the meters of these rules count on from earlier counts, unless they count already.
 func (t *Table) Resume(rules []*policy.Rule, counted []Spent, now time.Time) {
 	for _, each := range counted {
 		if each.Rule < 0 || each.Rule >= len(rules) || rules[each.Rule].Limit == nil {

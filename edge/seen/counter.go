@@ -1,4 +1,4 @@
-// Package seen counts what was decided, so that a second with many decisions is told once.
+// Package seen counts decisions, so that a second with many decisions needs one report.
 package seen
 
 import "sync"
@@ -6,7 +6,7 @@ import "sync"
 // Most entries of one second. What is more is counted by action alone.
 const Most = 200
 
-// Entry is what was decided, and how often in a second.
+// Entry is a decision, and its number in a second.
 type Entry struct {
 	Action   string `json:"action"`
 	Rule     *int   `json:"rule"`
@@ -74,7 +74,7 @@ func (c *Counter) crowd(entry Entry) {
 	}, -1}]++
 }
 
-// Take returns what was counted since the last call.
+// Take returns the decisions since the last call.
 func (c *Counter) Take() []Entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -26,7 +26,7 @@ type guestBody struct {
 	giveBack []func()
 }
 
-// hold reads until so many bytes are held, or the body ends.
+// hold reads until this many bytes are held, or the body ends.
 func (b *guestBody) hold(ctx context.Context, size int64) error {
 	if b.all || int64(len(b.held)) >= size {
 		return b.err
@@ -72,7 +72,7 @@ func (b *guestBody) release() {
 	b.giveBack = nil
 }
 
-// whole is the body from its beginning: what is held, and then the rest.
+// whole is the body from its beginning: the held bytes, and then the rest.
 func (b *guestBody) whole(rest io.Reader) io.Reader {
 	if b.all {
 		return bytes.NewReader(b.held)

@@ -17,7 +17,7 @@ func newBudget() *budget {
 	return &budget{turn: make(chan struct{}, 1), units: make(chan struct{}, budgetMost/budgetUnit)}
 }
 
-// take waits until so many bytes may be held, and returns how to give them back.
+// take waits until this many bytes may be held, and returns a function that gives them back.
 func (b *budget) take(ctx context.Context, size int64) (func(), error) {
 	wanted := int(min(size+budgetUnit-1, budgetMost) / budgetUnit)
 	select {

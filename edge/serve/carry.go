@@ -14,7 +14,7 @@ type mark struct {
 	id   string
 }
 
-// rules are what a carrier says that a connection is judged by: indices of a version of the policy, and of the ceiling in it.
+// rules are a carrier's rules for a connection: indices of a version of the policy, and of the ceiling in it.
 type rules struct {
 	version    int64
 	own, above []int
@@ -29,7 +29,7 @@ type taken struct {
 	rules   rules
 }
 
-// Carry does what a message about a connection asks. It owns the descriptor.
+// Carry handles a message about a connection. It owns the descriptor.
 //
 // The policy comes from the supervisor, perhaps another way than the connections, so either may be first.
 func (e *Edge) Carry(from Carrier, message *control.Message, file *os.File) error {

@@ -35,7 +35,7 @@ func (r *ruling) judge(came, sent *policy.Request) policy.Verdict {
 	return r.bound(policy.Judge(r.kept, came, r.observe), sent)
 }
 
-// bound has the ceiling decide on what would be sent.
+// bound has the ceiling decide on the request to send.
 func (r *ruling) bound(own policy.Verdict, sent *policy.Request) policy.Verdict {
 	if r.ceiling == nil {
 		return own
@@ -78,7 +78,7 @@ type connection struct {
 	echoes    []change.Echo
 }
 
-// end closes the connection and all that belongs to it.
+// end closes the connection and everything that belongs to it.
 func (c *connection) end(cause error) {
 	c.cancel(cause)
 	c.guest.Close()
@@ -111,8 +111,8 @@ func (c *connection) await() {
 	})
 }
 
-// setRules has the connection judged by these rules. Those of another version than the newest are not taken: the connection
-// waits for the rules of that one, or for the policy of a newer one.
+// setRules has the connection judged by these rules. It ignores rules of another version than the newest: the connection
+// waits for the newest rules, or for a newer policy.
 func (c *connection) setRules(given rules) error {
 	c.sandbox.changing.Lock()
 	defer c.sandbox.changing.Unlock()
@@ -128,8 +128,8 @@ func (c *connection) setRules(given rules) error {
 	return fmt.Errorf("connection %s: its rules are of version %d, not %d", c.guest.mark.id, given.version, current.version)
 }
 
-// apply has the connection judged by the rules that it was given, which are of this policy, and judges again what is going
-// on. The sandbox's changing is held.
+// apply has the connection judged by its given rules, which are of this policy, and judges its current exchange again. The
+// sandbox's changing is held.
 func (c *connection) apply(current *set) error {
 	next := &ruling{set: current}
 	kept, fault := c.fitting(current.rules, c.given.own)
@@ -204,7 +204,7 @@ func (c *connection) finish(each *exchange) {
 
 const echoesMost = 64
 
-// sent remembers what must not come back on this connection, and returns all of it.
+// sent remembers secrets that must not come back on this connection, and returns all of them.
 func (c *connection) sent(echoes []change.Echo) []change.Echo {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,7 +220,7 @@ func (c *connection) sent(echoes []change.Echo) []change.Echo {
 	return c.echoes[:len(c.echoes):len(c.echoes)]
 }
 
-// note counts a decision. What is observed only is told as what it would have been.
+// note counts a decision. A decision that is only observed counts as the action that it would have been.
 func (c *connection) note(verdict *policy.Verdict, scheme, method, path string) {
 	entry := seen.Entry{
 		Action: verdict.Action, Host: c.host(), Port: c.to.Port, Scheme: scheme, Method: method, Path: path,

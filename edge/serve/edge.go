@@ -41,7 +41,7 @@ type Edge struct {
 	news      chan struct{} // something was decided
 	alarms    chan struct{} // a sandbox is to be unplugged
 
-	telling sync.Mutex // held while it is told what limits have counted
+	telling sync.Mutex // held during a report of the counts of limits
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox
@@ -107,7 +107,7 @@ func (e *Edge) Run(ctx context.Context) error {
 	return e.server.Serve(e.queue)
 }
 
-// sweep closes what is idle.
+// sweep closes idle connections.
 func (e *Edge) sweep(ctx context.Context) {
 	due := time.NewTicker(sweepEach)
 	defer due.Stop()
@@ -133,7 +133,7 @@ func (e *Edge) all() []*sandbox {
 	return all
 }
 
-// Handle does what a message of the supervisor asks. It owns the descriptor.
+// Handle handles a message of the supervisor. It owns the descriptor.
 func (e *Edge) Handle(message *control.Message, file *os.File) error {
 	if message.Op == "policy" {
 		return e.setPolicy(message, file)

@@ -72,7 +72,7 @@ func (c *connection) serve(writer http.ResponseWriter, in *http.Request) {
 	defer c.finish(x)
 	x.run()
 	if x.over(false) && in.ProtoMajor == 1 && x.answer.begun && !x.answer.isLast {
-		// The connection ends, and what the guest was answered gets there before that.
+		// The connection ends, after the answer has reached the guest.
 		_ = http.NewResponseController(x.answer).Flush()
 		panic(http.ErrAbortHandler)
 	}
@@ -96,7 +96,7 @@ func (x *exchange) readNoMore() {
 	_ = http.NewResponseController(x.answer.ResponseWriter).SetReadDeadline(past)
 }
 
-// over says that the handler returns, by a panic or not: what it was given cannot be used any more. It returns whether
+// over says that the handler returns, by a panic or not: its arguments are no longer usable. It returns whether
 // the request was cut.
 func (x *exchange) over(panics bool) bool {
 	x.mu.Lock()
@@ -115,8 +115,8 @@ func (x *exchange) over(panics bool) bool {
 	return isCut
 }
 
-// isLast says whether the connection of HTTP/1 must end with this response, because the server would take what is unread of
-// the request for the next one, or because the request was cut: its context and the connection's have ended.
+// isLast says whether the connection of HTTP/1 must end with this response, because the server would take the unread rest
+// of the request for the next one, or because the request was cut: its context and the connection's have ended.
 func (x *exchange) isLast() bool {
 	if x.in.ProtoMajor != 1 {
 		return false
@@ -221,7 +221,7 @@ func (x *exchange) refuse(why *refusal) {
 	why.write(x.answer, x.in, x.connection.host(), x.path())
 }
 
-// fail ends the exchange for a reason that the guest is told of if the response has not begun.
+// fail ends the exchange, and tells the guest the reason if the response has not begun.
 func (x *exchange) fail(why *refusal) error {
 	x.mu.Lock()
 	if x.refusal == nil {

@@ -1,12 +1,12 @@
-// Package serve carries connections of guests: it opens TLS, has requests judged, and passes on what is allowed.
+// Package serve carries connections of guests: it opens TLS, has requests judged, and passes on allowed ones.
 package serve
 
 import "atoll/policy"
 
-// Kind is what the first bytes of a connection say.
+// Kind is the kind of a connection's first bytes.
 type Kind int
 
-// What a connection may begin with.
+// The kinds of first bytes.
 const (
 	Unknown Kind = iota // more bytes are needed
 	TLS
@@ -17,8 +17,9 @@ const (
 // The first byte of a record of TLS with a greeting.
 const handshake = 0x16
 
-// Sniff tells what a connection begins with, as the relay does. It calls something HTTP only when its first line says so:
-// other protocols of lines (SMTP, FTP, Redis) begin with words as well. What TLS really says, TLS itself reads.
+// Sniff tells the kind of a connection's first bytes, as the relay does. It calls something HTTP only when its first line
+// says so: other protocols of lines (SMTP, FTP, Redis) begin with words as well. TLS itself reads the content of a
+// greeting.
 func Sniff(prefix []byte) Kind {
 	if len(prefix) > 1 && prefix[0] == handshake && prefix[1] == 3 {
 		return TLS
@@ -28,7 +29,7 @@ func Sniff(prefix []byte) Kind {
 		return Unknown
 	case policy.BeginsHTTP:
 		return HTTP
-	case policy.BeginsInvalid: // a line that is too long: the parser of HTTP refuses what is not HTTP
+	case policy.BeginsInvalid: // a line that is too long: the parser of HTTP refuses anything else
 		return HTTP
 	case policy.BeginsDisguised: // it is opened or fails, but passes nowhere as another protocol
 		return TLS

@@ -17,7 +17,7 @@ const silenceBeforeServer = 300 * time.Millisecond
 
 var errNotOpened = errors.New("the client speaks a protocol inside TLS that is not HTTP")
 
-// run finds out what the connection is and hands it on.
+// run finds out the protocol of the connection and hands it on.
 func (c *connection) run() {
 	plain := &socket{Conn: c.guest, connection: c}
 	switch kind, server := c.listen(plain, false); kind {
@@ -32,7 +32,7 @@ func (c *connection) run() {
 	}
 }
 
-// listen reads until it is clear what the guest speaks. If the guest is silent, and may speak something else than HTTP, the
+// listen reads until the guest's protocol is clear. If the guest is silent, and may speak something else than HTTP, the
 // server gets the chance to speak first; its connection is returned then.
 func (c *connection) listen(guest *socket, inTLS bool) (Kind, net.Conn) {
 	first := silenceFirst
@@ -66,8 +66,8 @@ func (c *connection) listen(guest *socket, inTLS bool) (Kind, net.Conn) {
 	}
 }
 
-// race connects to the server and waits for whoever speaks first. Unknown: the guest did, and what it said may be HTTP or
-// TLS. The server's connection is not used then, for what follows is judged.
+// race connects to the server and waits for the side that speaks first. Unknown: the guest did, and its bytes may be HTTP
+// or TLS. The server's connection is not used then, because the requests that follow are judged.
 func (c *connection) race(guest *socket, inTLS bool) (net.Conn, Kind) {
 	server, err := c.dial(inTLS)
 	if err != nil {
@@ -126,7 +126,7 @@ func (c *connection) mayBeRaw() bool {
 	return verdict.Passes() && c.misdirected == ""
 }
 
-// open does the TLS handshake with the guest and looks at what is inside.
+// open does the TLS handshake with the guest, and looks at the protocol inside.
 func (c *connection) open(plain *socket) {
 	recorder := &handshaking{Conn: plain}
 	inner := tls.Server(recorder, c.sandbox.edge.opening)
@@ -182,7 +182,7 @@ func (c *connection) noteServerName(name string) {
 
 const encryptedHello = 0xfe0d
 
-// noteUnopened looks at a handshake that is passed on as it is, to a server that may have more names than this one.
+// noteUnopened looks at a handshake that passes on unchanged, to a server that may have more names than this one.
 func (c *connection) noteUnopened(hello *tls.ClientHelloInfo) {
 	c.noteServerName(hello.ServerName)
 	switch {

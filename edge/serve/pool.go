@@ -86,7 +86,7 @@ func (u *upstream) done() {
 	}
 }
 
-// rotate has later requests use new connections. Those of requests that go on end with them.
+// rotate has later requests use new connections. An old connection ends with its last request.
 func (p *pool) rotate() {
 	p.mu.Lock()
 	old := p.upstreams
@@ -122,7 +122,7 @@ func (p *pool) kill() {
 	}
 }
 
-// sweep forgets what was not used for a while.
+// sweep forgets connections that were not used for a while.
 func (p *pool) sweep(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

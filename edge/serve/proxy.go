@@ -45,7 +45,7 @@ func (x *exchange) prepare() *refusal {
 	return nil
 }
 
-// change applies what the rule changes to a copy of the request.
+// change applies the rule's changes to a copy of the request.
 func (x *exchange) change(rule *policy.Rule) *refusal {
 	x.target = &change.Target{
 		Scheme: x.request.Scheme, Name: x.connection.to.Name, Port: x.connection.to.Port, Header: x.request.Header,
@@ -75,7 +75,7 @@ func (x *exchange) change(rule *policy.Rule) *refusal {
 	return nil
 }
 
-// unsendable refuses what cannot be sent as the rule wants it, and the verdict says so too.
+// unsendable refuses a request that the rule cannot change as it should, and the verdict says so too.
 func (x *exchange) unsendable(rule *policy.Rule, why string) *refusal {
 	x.verdict = unsendable(rule, why)
 	return &refusal{
@@ -153,7 +153,7 @@ func (x *exchange) rewrite(out *http.Request) {
 			out.Header[name] = values
 		}
 	}
-	// Not as an opaque URL: Go writes one that begins with // as the URL of another host.
+	// Do not use an opaque URL: Go writes one that begins with // as the URL of another host.
 	path, err := url.PathUnescape(x.target.Path)
 	if err != nil {
 		panic(http.ErrAbortHandler) // its escapes were checked before

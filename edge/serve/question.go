@@ -12,7 +12,7 @@ import (
 	"atoll/policy"
 )
 
-// Judge answers what a connection, and a request on it, would get, by the code that judges on the wire. It owns the
+// Judge gives the verdict on a connection and a request on it, by the code that judges on the wire. It owns the
 // descriptor.
 func Judge(message *control.Message, file *os.File) (*control.Judged, error) {
 	var question control.Question
@@ -85,7 +85,7 @@ func boundsOf(document *control.Policy) (*policy.Bounds, error) {
 	return bounds, err
 }
 
-// rulingOf is what the relay has the edge judge by after this verdict on the connection.
+// rulingOf is the ruling that the relay gives the edge after this verdict on the connection.
 func rulingOf(document *control.Policy, admission *policy.Admission) *ruling {
 	by := &ruling{
 		set:  &set{observe: document.Observe, secrets: change.NewSecrets(document.Secrets, document.Bound)},
@@ -103,7 +103,7 @@ func aboutConnection(found *policy.Admission) control.Judged {
 		Action: found.Action, Reason: found.Reason, Changes: []string{}, Observed: found.Observed, Ceiling: found.Ceiling,
 	}
 	if found.Observed {
-		answer.Action = policy.Deny // what the policy says
+		answer.Action = policy.Deny // the policy's own action
 	}
 	if found.Rule != nil {
 		answer.Rule = &found.Rule.Index
@@ -160,7 +160,7 @@ func (r *ruling) judgeAsked(asked *control.Asked, to policy.Destination) (policy
 	return r.judgeSent(parts, request, to, asked.Body)
 }
 
-// judgeSent has the changes of the deciding rule made, which must be possible, and the ceiling judge what they make.
+// judgeSent makes the changes of the deciding rule, which must be possible, and has the ceiling judge the result.
 func (r *ruling) judgeSent(
 	parts policy.Parts, request *policy.Request, to policy.Destination, body []byte,
 ) (policy.Verdict, error) {

@@ -110,7 +110,7 @@ func carry(to net.Conn, from io.Reader) error {
 var errLateHTTP = errors.New("the client began HTTP or TLS only after the server had spoken")
 
 // watched is a guest whose server has spoken first. It fails at the piece that shows HTTP or TLS, so that this piece is not
-// passed on: what was let through as another protocol is not judged as requests.
+// passed on: a connection that passed as another protocol is not judged by requests.
 type watched struct {
 	io.Reader
 	begun   []byte

@@ -77,7 +77,7 @@ func nothingAllowed(version int64) *set {
 	return &set{version: version, secrets: change.NewSecrets(nil, nil), canaries: forms.NewFinder(nil)}
 }
 
-// sandbox has what belongs to one sandbox. Nothing of it is shared with another.
+// sandbox has the state of one sandbox. It shares nothing with another.
 type sandbox struct {
 	edge   *Edge
 	id     string
@@ -105,7 +105,7 @@ func newSandbox(edge *Edge, id string) *sandbox {
 	}
 }
 
-// setPolicy replaces the policy. Open connections wait for their new rules, but for those that have them already.
+// setPolicy replaces the policy. Open connections wait for their new rules, unless they have them already.
 func (s *sandbox) setPolicy(next *set) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -236,7 +236,7 @@ func (s *sandbox) forget() {
 	}
 }
 
-// note counts a decision, which is told soon.
+// note counts a decision, which goes to the owner soon.
 func (s *sandbox) note(entry seen.Entry) {
 	s.since.CompareAndSwap(0, time.Now().UnixMilli())
 	s.seen.Note(entry)
@@ -245,8 +245,8 @@ func (s *sandbox) note(entry seen.Entry) {
 
 var errUnplugged = errors.New("the sandbox is unplugged")
 
-// unplug has nothing pass any more, whoever is told of it, until that is settled. The connection that it comes from is ended by
-// who calls.
+// unplug lets nothing pass any more until it is settled, with or without an owner. The caller ends the connection that
+// caused it.
 func (s *sandbox) unplug(by *connection, rule *policy.Rule, reason string) {
 	message := control.Unplug{Op: "unplug", Sandbox: s.id, Reason: reason}
 	if rule != nil {

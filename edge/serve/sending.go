@@ -26,7 +26,8 @@ func unsendable(rule *policy.Rule, why string) policy.Verdict {
 	return policy.Verdict{Action: policy.Deny, Rule: rule, Reason: "it cannot be sent as the policy wants it: " + why}
 }
 
-// plan makes what is sent, with the changes of the rule, and has the ceiling judge that: a change leads past no ceiling.
+// plan makes the request to send, with the changes of the rule, and has the ceiling judge it: a change leads past no
+// ceiling.
 func (x *exchange) plan() *refusal {
 	x.target, x.sent, x.above = nil, x.request, nil
 	if x.verdict.Passes() {
@@ -85,7 +86,7 @@ func afterChanges(
 	return policy.NewRequest(parts, to, ceiling)
 }
 
-// judgedBy is the verdict of new rules on what is going on.
+// judgedBy is the verdict of new rules on the current exchange.
 func (x *exchange) judgedBy(by *ruling) policy.Verdict {
 	if x.request == nil {
 		return by.judgeRaw()

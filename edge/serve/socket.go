@@ -27,7 +27,7 @@ func (g *guestEnd) dial(ctx context.Context) (net.Conn, error) {
 	return g.mark.from.Dial(ctx, g.sandbox, g.mark.id)
 }
 
-// How long a carrier has to reset a connection before its end is all that the guest sees of it.
+// How long a carrier has to reset a connection. After it, the guest sees only an end.
 const resetMost = 5 * time.Second
 
 // reset has the carrier reset the connection. Only that can do it: it gets the guest's end to close first. Closed is called
@@ -78,7 +78,7 @@ func (g *guestEnd) CloseWrite() error {
 	return closeWrite(g.Conn)
 }
 
-// socket is a guest's connection, plain or with TLS opened, with bytes that were read to see what they are.
+// socket is a guest's connection, plain or with TLS opened, with bytes that were read to find out the protocol.
 type socket struct {
 	net.Conn
 	connection *connection
@@ -128,7 +128,7 @@ const (
 	lingerMostBytes = 256 << 10
 )
 
-// linger takes what the guest still sends. To close with something unread would reset the connection, and the guest might
+// linger takes the guest's further data. To close with something unread would reset the connection, and the guest might
 // lose the answer.
 func (s *socket) linger() {
 	guest := s.connection.guest
@@ -143,8 +143,8 @@ func (s *socket) CloseWrite() error {
 	return closeWrite(s.Conn)
 }
 
-// flushOnClose has the kernel send what a server has not got yet. A carrier's sockets drop it, so that nothing goes
-// out after the edge was killed.
+// flushOnClose has the kernel send the data that a server has not got yet. A carrier's sockets drop such data otherwise, so
+// that nothing goes out after the edge was killed.
 func flushOnClose(conn net.Conn) {
 	for {
 		switch found := conn.(type) {
@@ -189,7 +189,8 @@ type guestAddress struct{}
 func (guestAddress) Network() string { return "guest" }
 func (guestAddress) String() string  { return "guest" }
 
-// handshaking is the guest's side of a TLS handshake. It keeps what it read until it is clear that TLS is to be opened.
+// handshaking is the guest's side of a TLS handshake. It keeps the bytes that it read until it is clear whether to open
+// TLS.
 type handshaking struct {
 	net.Conn
 	read  []byte

@@ -11,24 +11,24 @@ import (
 
 const (
 	seenTogether = 20 // each has at most 1 KiB of path and of reason, and JSON may double it
-	// Of what limits have counted in one message, in bytes. One rule has at most 16 KiB.
+	// The most bytes of counts in one message. One rule has at most 16 KiB.
 	spentTogether = 40 << 10
 	// How many messages about sandboxes that are forgotten wait for an owner that does not read.
 	lastMost = 4096
 )
 
-// Owner hears of what the edge decides.
+// Owner hears of the edge's decisions.
 type Owner interface {
 	Send(message any) error
 }
 
-// alarm is why a sandbox is to be unplugged. It is told to each owner until it is settled: one may die before it has read it.
+// alarm is why a sandbox is to be unplugged. It goes to each owner until it is settled: an owner may die before reading it.
 type alarm struct {
 	message control.Unplug
 	isTold  bool
 }
 
-// Greet has another owner told all that matters to it. Nobody may be told anything meanwhile.
+// Greet sends another owner everything that matters to it. No other message may go out meanwhile.
 func (e *Edge) Greet() {
 	e.mu.Lock()
 	e.last = nil // of sandboxes that are gone
@@ -50,9 +50,9 @@ func (e *Edge) Known() map[string]int64 {
 	return known
 }
 
-// Tell tells an owner at once what was decided, and what follows with the next second. It returns when the context ends or
-// the owner takes no more. What is not told then waits: of each sandbox so many kinds of decisions, what its limits have
-// counted, and one reason to be unplugged. There is one owner at a time.
+// Tell sends an owner the decisions so far at once, and later ones once a second. It returns when the context ends or the
+// owner takes no more. Unsent events then wait: for each sandbox a number of kinds of decisions, the counts of its limits,
+// and one reason to be unplugged. There is one owner at a time.
 func (e *Edge) Tell(ctx context.Context, to Owner) {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
@@ -101,7 +101,7 @@ func (e *Edge) tellSeen(to Owner) error {
 	return nil
 }
 
-// TellSpent tells what limits have counted until now, which else waits for the next second.
+// TellSpent sends the counts of limits now, which otherwise wait for the next second.
 func (e *Edge) TellSpent(to Owner) error {
 	e.telling.Lock() // so that nothing is still being told when it returns
 	defer e.telling.Unlock()
@@ -175,7 +175,7 @@ func (s *sandbox) takeAlarm() *control.Unplug {
 	return &s.alarm.message
 }
 
-// takeSeen gives what was decided, and when the first of it was, in seconds since 1970.
+// takeSeen gives the decisions, and the time of the first one, in seconds since 1970.
 func (s *sandbox) takeSeen() (float64, []seen.Entry) {
 	at := s.since.Swap(0)
 	if at == 0 { // it was just before something was noted
@@ -184,7 +184,7 @@ func (s *sandbox) takeSeen() (float64, []seen.Entry) {
 	return float64(at) / 1000, s.seen.Take()
 }
 
-// takeSpent gives what the limits have counted in messages that are not too long.
+// takeSpent gives the counts of limits, in messages of bounded length.
 func (s *sandbox) takeSpent() []control.Spent {
 	var messages []control.Spent
 	var together []limit.Told

@@ -12,7 +12,7 @@ import (
 	"atoll/relay/upstream"
 )
 
-// Settings are the content of a message of that name. They hold for all links, in place of those of before.
+// Settings are the content of a message of that name. They replace the earlier settings of all links.
 type Settings struct {
 	Nameservers Nameservers    `json:"nameservers"`
 	PatienceMS  int64          `json:"proxy_patience_ms"` // how long an upstream proxy may take; 0: as long as usual
@@ -60,7 +60,7 @@ func (n *Nameservers) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Rules are the content of a message of that name: all that decides about the connections of one sandbox.
+// Rules are the content of a message of that name: everything that decides about the connections of one sandbox.
 type Rules struct {
 	Own      *Document       `json:"own"`     // nil: everything public
 	Ceiling  *Document       `json:"ceiling"` // nil: the sandbox's team has none
@@ -68,7 +68,7 @@ type Rules struct {
 	Canaries []string        `json:"canaries"`
 }
 
-// Document is a policy as far as it is about connections.
+// Document is the part of a policy about connections.
 type Document struct {
 	Rules       []json.RawMessage `json:"rules"`
 	Observe     bool              `json:"observe"`

@@ -56,7 +56,7 @@ func Receive(from *channel.Channel) (*Message, []*os.File, error) {
 	return message, files, nil
 }
 
-// check refuses what nobody sends: these words are kept, and told again.
+// check refuses overlong words, which would be kept and sent on.
 func (m *Message) check() error {
 	for _, word := range []string{m.Op, m.Link, m.Sandbox, m.What, m.Pair} {
 		if len(word) > wordMost {

@@ -47,7 +47,7 @@ func Reply(to *channel.Channel, id int64, content any, failure error, files ...*
 	return to.Send(answer, file)
 }
 
-// Short is a text as far as it has at most so many bytes.
+// Short is a text, cut to at most this many bytes.
 func Short(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -66,13 +66,13 @@ type Hello struct {
 	Pair     string   `json:"pair"` // of the edge beside it; empty if none runs
 }
 
-// Given is what a link does whose sockets the answer brings: that of its TCP, of its DNS datagrams, and of its DNS streams.
+// Given is the state of a link whose sockets the answer brings: for TCP, DNS datagrams, and DNS streams.
 type Given struct {
 	Held bool `json:"held"`
 	Cut  bool `json:"cut"`
 }
 
-// Told tells what was decided about a guest.
+// Told reports the decisions about a guest.
 type Told struct {
 	Op      string       `json:"op"`
 	Link    string       `json:"link"`

@@ -43,7 +43,7 @@ func indexes(rules []*policy.Rule) []int {
 	return found
 }
 
-// Connection is one connection of a guest. The guest's lock guards what changes in it.
+// Connection is one connection of a guest. The guest's lock guards its changing fields.
 type Connection struct {
 	ID          string
 	Flow        Flow
@@ -58,13 +58,13 @@ type Connection struct {
 	broken bool           // the edge has given it up, so that it is to be reset
 }
 
-// Kept are the rules of now by which the edge judges it. They change only before JudgeBy says so.
+// Kept are the current rules by which the edge judges it. They change only right before a call of JudgeBy.
 func (c *Connection) Kept() *Kept { return c.kept.Load() }
 
 // Edge judges the requests of connections.
 type Edge interface {
-	// Take hands a connection over and returns the end that is kept here. An error: the connection must not go on. It is
-	// handed over with the rules that it keeps at that moment. An end that is Mortal is asked before its last word counts.
+	// Take hands a connection over and returns the end that is kept here. An error: the connection must not go on. The
+	// connection goes with its rules of that moment. A Mortal end has to confirm its last word.
 	Take(ctx context.Context, connection *Connection) (splice.End, error)
 	// JudgeBy has its further requests judged by the rules that it keeps now. It does not wait for the edge.
 	JudgeBy(connection *Connection)
@@ -75,14 +75,14 @@ type Dialer interface {
 	Dial(ctx context.Context, connection *Connection, rule *policy.Rule) (*net.TCPConn, error)
 }
 
-// Told is a decision, as it is told.
+// Told is a decision for the owner.
 type Told struct {
 	Host, Scheme, Method string
 	Port                 int
 	Admission            policy.Admission
 }
 
-// Owner hears of what happens to a guest.
+// Owner hears of the events of a guest.
 type Owner interface {
 	Tell(told Told)
 	// Unplug ends the guest's network for good.

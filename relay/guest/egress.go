@@ -26,7 +26,7 @@ type Destination struct {
 	Port    int
 }
 
-// Host is what to call it.
+// Host is its name, or else its address.
 func (d Destination) Host() string {
 	if d.Name != "" {
 		return d.Name
@@ -34,9 +34,9 @@ func (d Destination) Host() string {
 	return d.Address.String()
 }
 
-// Rules are what a guest may reach.
+// Rules are the bounds of a guest's egress.
 type Rules struct {
-	// Version tells them from those before and after, as the edge is told of them too.
+	// Version tells them from earlier and later rules, which the edge gets too.
 	Version int64
 	Bounds  *policy.Bounds
 	// Proxy tells one upstream proxy from another. Its names are not part of that: a connection need not end because
@@ -47,7 +47,7 @@ type Rules struct {
 // nothing allows no connection.
 var nothing = Rules{Bounds: &policy.Bounds{Own: policy.NewGatekeeper(policy.Terms{})}}
 
-// Egress decides about the connections of one guest. Nobody else does.
+// Egress alone decides about the connections of one guest.
 type Egress struct {
 	names    Names
 	resolver Resolver
@@ -58,7 +58,7 @@ type Egress struct {
 	isCut bool
 }
 
-// NewEgress allows nothing until it is given rules.
+// NewEgress allows nothing until its first rules.
 func NewEgress(names Names, resolver Resolver, isOwn func(netip.Addr) bool) *Egress {
 	return &Egress{names: names, resolver: resolver, isOwn: isOwn, rules: nothing}
 }
@@ -70,7 +70,7 @@ func (e *Egress) Set(rules Rules) {
 	e.rules = rules
 }
 
-// Cut allows nothing, whatever the rules say. False lets them decide again.
+// Cut allows nothing, regardless of the rules. False lets them decide again.
 func (e *Egress) Cut(isCut bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -87,10 +87,10 @@ func (e *Egress) current() Rules {
 	return e.rules
 }
 
-// Bounds are what decides at this moment. A guest that is cut off has some that allow nothing.
+// Bounds are the current judges. For a guest that is cut off they allow nothing.
 func (e *Egress) Bounds() *policy.Bounds { return e.current().Bounds }
 
-// destination is what the guest means by an address.
+// destination is the guest's meaning of an address.
 func (e *Egress) destination(to netip.AddrPort) Destination {
 	name, _ := e.names.NameAt(to.Addr())
 	return Destination{Name: name, Address: to.Addr(), Port: int(to.Port())}
@@ -105,7 +105,7 @@ func (e *Egress) via(to Destination) string {
 	return rules.Proxy
 }
 
-// decided is what the rules of one version say of a connection.
+// decided is the verdict of one version's rules on a connection.
 type decided struct {
 	policy.Way
 	version int64

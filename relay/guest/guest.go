@@ -21,10 +21,10 @@ import (
 
 const (
 	connectionsMost = 1024
-	// From this number on, guests are asked about connections that perhaps only the server still has.
+	// From this number on, the relay asks guests about connections that perhaps only the server still has.
 	askFrom = 128
 	askFor  = 5 * time.Second
-	// A browser opens a few hundred at once. What comes faster waits in the kernel's queue, where it costs nothing.
+	// A browser opens a few hundred at once. Further ones wait in the kernel's queue, where they cost nothing.
 	connectionsPerSecond = 250
 	connectionsAtOnce    = 512
 	// The accepting waits this long when descriptors or memory are short.
@@ -34,7 +34,7 @@ const (
 // numbers tell the connections of all sandboxes apart.
 var numbers atomic.Int64
 
-// Parts are what a guest is made of.
+// Parts are the parts of a guest.
 type Parts struct {
 	Listener *net.TCPListener // gets all TCP of the guest; the guest owns it from now on
 	Egress   *Egress
@@ -194,7 +194,7 @@ func (g *Guest) lead(ctx context.Context, connection *Connection) {
 	}
 	switch g.carry(ctx, connection, remote, gate, nil) {
 	case splice.Inspected:
-		// Not by the verdict of before: the rules may have changed since.
+		// Do not use the earlier verdict: the rules may have changed since.
 		now := g.Egress.again(connection.Destination, connection.Address)
 		g.inspect(ctx, connection, &now, connection.joined.Sent())
 	case splice.Refused:
@@ -208,7 +208,7 @@ func (g *Guest) lead(ctx context.Context, connection *Connection) {
 	}
 }
 
-// inspect hands a connection to the edge, with what its guest has said already.
+// inspect hands a connection to the edge, with the bytes that its guest has sent already.
 func (g *Guest) inspect(ctx context.Context, connection *Connection, found *decided, said []byte) {
 	g.mu.Lock()
 	connection.kept.Store(keptBy(found))

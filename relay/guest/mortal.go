@@ -11,13 +11,14 @@ import (
 // Mortal is an end whose other side is a process that may die. The kernel then ends the stream as if all had been said.
 type Mortal interface {
 	splice.End
-	// Lives tells whether the process has outlived what it said last. It waits until that is clear.
+	// Lives tells whether the process has outlived its last bytes. It waits until that is clear.
 	Lives(ctx context.Context) bool
 }
 
 var errDied = errors.New("the process behind the connection has died")
 
-// heeding is a guest's end, which is told the end of the stream only if it was meant. Else the connection is to be reset.
+// heeding is a guest's end, which gets the end of the stream only if the other side meant it. Else the connection is to be
+// reset.
 type heeding struct {
 	*net.TCPConn
 	ctx    context.Context

@@ -35,7 +35,7 @@ func (g *Guest) Release() {
 	g.probing = false
 	g.closeRefused()
 	g.mu.Unlock()
-	// Not when the rules were set: a sleeping guest does not receive a reset.
+	// Do this now, not when the rules were set: a sleeping guest does not receive a reset.
 	g.JudgeAgain()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -53,19 +53,20 @@ func (g *Guest) Release() {
 	}
 }
 
-// JudgeAgain resets the connections that the rules do not allow any more. A guest that is held is told at its release.
+// JudgeAgain resets the connections that the rules do not allow any more. A held guest gets its resets at its release.
 func (g *Guest) JudgeAgain() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for connection := range g.connections {
-		// The edge cuts what it has no new rules for, and most may go on: so also when it is held.
+		// The edge cuts connections without new rules, and most may go on. So judge also while the guest is held.
 		if !g.mayLive(connection) && !g.held {
 			connection.reset()
 		}
 	}
 }
 
-// ResetInspected resets the connections that pass through the edge, as it has ended. Those that wait for an edge go on.
+// ResetInspected resets the connections that pass through the edge, as it has ended. Connections that wait for an edge go
+// on.
 func (g *Guest) ResetInspected() {
 	g.breakThose(func(connection *Connection) bool { return connection.Kept() != nil && connection.joined != nil })
 }
@@ -249,7 +250,7 @@ func (g *Guest) watch(connection *Connection) {
 	if joined.GuestIsGone() {
 		return
 	}
-	joined.OwesRemote() // what the guest said last is to get out, as the answer may wake it
+	joined.OwesRemote() // the guest's last bytes have to get out, as the answer may wake it
 	if joined.OwesGuest(0) {
 		go g.wake(connection)
 		return
@@ -259,7 +260,7 @@ func (g *Guest) watch(connection *Connection) {
 
 func (g *Guest) wake(connection *Connection) {
 	g.mu.Lock()
-	// The guest would only get a reset for what is not allowed any more.
+	// The guest would only get a reset on a connection that is no longer allowed.
 	isWoken := g.watching && g.mayLive(connection)
 	g.watching = g.watching && !isWoken
 	g.mu.Unlock()

@@ -13,14 +13,14 @@ import (
 const (
 	logsMost = 32
 	textMost = 1024
-	// Decisions about one guest are told so often at most. Between, equal ones are counted.
+	// The shortest time between reports of decisions about one guest. Equal decisions in between are counted.
 	toldEach = 200 * time.Millisecond
 	// Of the entries in one message. One has at most 12 KiB.
 	piecesMost = 40 << 10
 )
 
-// events are what the owner is to be told. An owner that does not read them, or is not there, stops nobody, and what waits for
-// it has a bound: of each link so many kinds of decisions, one reason to be cut off, and one wake.
+// events are the messages for the owner. An owner that does not read them, or is missing, stops nobody. The waiting
+// messages have a bound: for each link a number of kinds of decisions, one reason to be cut off, and one wake.
 type events struct {
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -43,7 +43,7 @@ func newEvents() *events {
 	return made
 }
 
-// own has another owner told from now on: also what the one before may not have heard, or has not settled.
+// own sends to another owner from now on, also messages that the earlier owner may have missed or has not settled.
 func (e *events) own(links []*Link) int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -77,7 +77,7 @@ func (e *events) next(owner int64) []any {
 	}
 }
 
-// take takes what is told next: what others wait for, and then one link. The lock is held.
+// take takes the next messages: those that others wait for, and then one link's. The lock is held.
 func (e *events) take() []any {
 	var messages []any
 	for _, each := range e.untold {
@@ -112,7 +112,7 @@ func (e *events) take() []any {
 	return messages
 }
 
-// tellAll has the owner told all that was decided until now, and then answers.
+// tellAll sends the owner all decisions so far, and then answers.
 func (e *events) tellAll(id int64, links []*Link) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -172,7 +172,7 @@ type news struct {
 	wake   sticky
 }
 
-// sticky is told to each owner until it is settled: one may die before it has read what it was told.
+// sticky goes to each owner until it is settled: an owner may die with it unread.
 type sticky struct {
 	text  string
 	isSet bool
@@ -227,7 +227,7 @@ func (n *news) mark() {
 	n.events.changed.Broadcast()
 }
 
-// change changes one of what is sticky.
+// change changes one of the sticky messages.
 func (n *news) change(how func()) {
 	n.events.mu.Lock()
 	defer n.events.mu.Unlock()
@@ -235,7 +235,7 @@ func (n *news) change(how func()) {
 	n.mark()
 }
 
-// forget drops what was not told of a link that is gone.
+// forget drops the unsent messages about a link that is gone.
 func (n *news) forget() {
 	n.events.mu.Lock()
 	defer n.events.mu.Unlock()
@@ -244,7 +244,7 @@ func (n *news) forget() {
 		delete(n.events.fresh, n)
 		return
 	}
-	n.due() // its last decisions are told
+	n.due() // its last decisions still go to the owner
 }
 
 func (n *news) take() []any {
@@ -263,7 +263,7 @@ func (n *news) take() []any {
 	return messages
 }
 
-// takeSeen gives what was decided in messages that are not too long.
+// takeSeen gives the decisions, in messages of bounded length.
 func (n *news) takeSeen() []any {
 	if n.since.IsZero() {
 		return nil

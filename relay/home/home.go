@@ -16,7 +16,7 @@ import (
 	"atoll/channel"
 )
 
-// Parts are what a home is made of.
+// Parts are the parts of a home.
 type Parts struct {
 	Kernel Kernel
 	Edges  Edges // nil: nothing judges requests, and what needs it is refused
@@ -28,7 +28,7 @@ type Parts struct {
 	Original func(*net.TCPConn) (netip.AddrPort, error)
 }
 
-// Home has the links of all sandboxes of a home. They go on without a supervisor.
+// Home has the links of all sandboxes of a home. The links go on without a supervisor.
 type Home struct {
 	parts   Parts
 	outside *outside

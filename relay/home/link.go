@@ -34,12 +34,12 @@ type Link struct {
 	judged   judged
 	canaries atomic.Pointer[policy.Canaries]
 
-	ruled  chan struct{} // closed with the first rules: what comes before them waits
+	ruled  chan struct{} // closed with the first rules: connections before them wait
 	mu     sync.Mutex
 	isSet  bool // it is closed
 	proxy  proxy
 	isCut  bool
-	parted []guest.Flow // that cuts have ended, and of which the guest is told again when the link is mended
+	parted []guest.Flow // ended by cuts; the guest gets resets for them again when the link is mended
 }
 
 // proxy is the upstream proxy of a guest's rules.
@@ -53,7 +53,7 @@ type proxy struct {
 
 var _ guest.Owner = (*Link)(nil)
 
-// open makes a link of its four descriptors. Nothing is accepted and answered before it has rules.
+// open makes a link of its four descriptors. It accepts and answers nothing before it has rules.
 func (h *Home) open(id string, files []*os.File) (*Link, error) {
 	inherited, err := socketsOf(files)
 	if err != nil {
@@ -192,7 +192,7 @@ func (l *Link) Tell(told guest.Told) {
 		Action: told.Admission.Action, Host: told.Host, Port: told.Port, Scheme: told.Scheme, Method: told.Method,
 		Reason: told.Admission.Reason, Observed: told.Admission.Observed, Ceiling: told.Admission.Ceiling,
 	}
-	if entry.Observed { // what it would have been
+	if entry.Observed { // the action that the policy would have taken
 		entry.Action = policy.Deny
 	}
 	if rule := told.Admission.Rule; rule != nil {
@@ -201,7 +201,7 @@ func (l *Link) Tell(told guest.Told) {
 	l.news.note(entry)
 }
 
-// Unplug cuts the link. Nobody else has to be there for it: the owner is told, or the next one.
+// Unplug cuts the link. This needs no owner: the present or the next one hears of it.
 func (l *Link) Unplug(reason string) {
 	l.cut()
 	l.news.change(func() { l.news.unplug.set(reason) })
@@ -212,7 +212,7 @@ func (l *Link) Wake(from string) {
 	l.news.change(func() { l.news.wake.set(from) })
 }
 
-// awake forgets for what a guest was to wake.
+// awake forgets the reason for a guest's wake.
 func (l *Link) awake() {
 	l.news.change(func() { l.news.wake = sticky{} })
 }

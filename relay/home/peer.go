@@ -70,13 +70,13 @@ func (h *Home) welcome(conn *net.UnixConn) {
 	h.served.Go(made.listen)
 }
 
-// listen does what a peer asks for, until it has gone.
+// listen serves a peer's requests until it is gone.
 func (p *peer) listen() {
 	defer p.leave()
 	for {
 		message, files, err := control.Receive(p.Channel)
 		if err != nil {
-			// The end is what a peer that leaves looks like.
+			// A peer that leaves shows as an end.
 			return
 		}
 		if p.handleLater(message, files) {
@@ -103,7 +103,7 @@ func (p *peer) listen() {
 	}
 }
 
-// handleLater does what is answered in another way, and tells whether it was such a thing.
+// handleLater handles requests with another way of answering, and tells whether this was one.
 func (p *peer) handleLater(message *control.Message, files []*os.File) bool {
 	h := p.home
 	switch {

@@ -9,7 +9,7 @@ import (
 	"atoll/relay/names"
 )
 
-// handle does what is asked for, and gives the content of the answer.
+// handle serves a request, and gives the content of the answer.
 func (p *peer) handle(message *control.Message, files []*os.File) (any, error) {
 	h := p.home
 	switch message.Op {
@@ -51,7 +51,7 @@ func (p *peer) handle(message *control.Message, files []*os.File) (any, error) {
 	return p.command(message)
 }
 
-// command does what is to be done to a link.
+// command serves a request about a link.
 func (p *peer) command(message *control.Message) (any, error) {
 	link, err := p.home.link(message.Link)
 	if err != nil {
@@ -124,7 +124,7 @@ func (h *Home) change(message *control.Message, files []*os.File) error {
 		err = link.setRules(message.Sandbox, message.Version, content)
 	}
 	if err != nil {
-		// Those of before may have been taken back.
+		// The earlier rules may have been taken back.
 		link.shut()
 	}
 	return err

@@ -19,7 +19,7 @@ type addresses struct {
 // resolve answers with the addresses of a name, or with an address itself, as they are known for a guest's connection.
 func (p *peer) resolve(message *control.Message) {
 	found, err := p.home.known(message.Name)
-	// Who does not read any more is seen as gone at the next message.
+	// A peer that no longer reads shows at the next message.
 	_ = control.Reply(p.Channel, message.ID, addresses{found}, err)
 }
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// medium is what a journal needs of its file.
+// medium is the part of a file that a journal needs.
 type medium interface {
 	io.ReaderAt
 	io.WriterAt
@@ -31,9 +31,9 @@ type change struct {
 //	>OFFSET NAME   the same as the first, but it counts only when a mark follows
 //	=COUNT LAST    a mark: only the last COUNT lines with > before it hold; LAST is the offset that was given last
 //
-// There is only one descriptor, so the file cannot be replaced by another one. It is never without what holds nevertheless,
-// whenever this process is killed: see rewrite. A line without its end was never finished and is left out. Nobody has been
-// told the address in it. What the host's kernel has not stored yet is lost when the host loses power, and the guest with it.
+// There is only one descriptor, so the file cannot be replaced by another one. Even so it always has all valid changes,
+// whenever this process is killed: see rewrite. A line without its end was never finished and is left out. Nobody has got
+// the address in it. What the host's kernel has not stored yet is lost when the host loses power, and the guest with it.
 type journal struct {
 	medium medium
 	size   int64 // of the whole lines

@@ -20,8 +20,8 @@ func isQuery(message []byte) bool {
 		resolve.Question(message) != nil
 }
 
-// failure is a negative answer. It is nil for what deserves none: a part of a header, or a response. It is never longer than
-// the message, so nobody gets more sent somewhere than was asked.
+// failure is a negative answer. It is nil for a message that deserves none: a part of a header, or a response. It is never
+// longer than the message, so nobody can use it to amplify traffic.
 func failure(message []byte, code uint16) []byte {
 	if len(message) < headerBytes || flags(message)&response != 0 {
 		return nil

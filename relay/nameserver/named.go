@@ -31,7 +31,7 @@ type named struct {
 	names    *names.Table
 }
 
-// answer is nil for what deserves none.
+// answer is nil for a message that deserves none.
 func (n *named) answer(ctx context.Context, wire []byte) []byte {
 	query := new(dns.Msg)
 	if err := query.Unpack(wire); err != nil || query.Opcode != dns.OpcodeQuery || len(query.Question) != 1 {
@@ -135,7 +135,8 @@ func (n *named) forward(ctx context.Context, reply *dns.Msg, name string) error 
 	return nil
 }
 
-// mayResolve tells whether anybody is asked for a name. A proxy resolves its names itself, and nobody else is to learn them.
+// mayResolve tells whether a nameserver may see a name. A proxy resolves its names itself, and nobody else is to learn
+// them.
 func (n *named) mayResolve(name string) bool {
 	return !policy.IsInternal(name) && n.judge.MayResolve(name)
 }
@@ -162,7 +163,7 @@ func reversed(name string) netip.Addr {
 }
 
 // refuse says that a name does not exist, or with the code of success that it has no such record: musl asks again for five
-// seconds after REFUSED. Who understands the extended errors of RFC 8914 is told why.
+// seconds after REFUSED. The extended error of RFC 8914 has the reason.
 func (n *named) refuse(reply *dns.Msg, name string, verdict policy.Admission, code int) {
 	n.judge.Note(verdict, name, dns.Type(reply.Question[0].Qtype).String())
 	if verdict.Action == policy.Unplug {

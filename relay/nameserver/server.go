@@ -29,13 +29,13 @@ const (
 	streamsPerSecond   = 50
 
 	idleMost = 20 * time.Second
-	// When descriptors or memory are short, what waits in the kernel's queue is tried again a little later.
+	// When descriptors or memory are short, the accepting tries again after this time.
 	shortagePause = 250 * time.Millisecond
-	// No client asks so much at once. Each guest has a buffer of this size, and a message of 64 KiB takes 5 ms to read.
+	// No client sends questions this long. Each guest has a buffer of this size, and a message of 64 KiB takes 5 ms to read.
 	questionMost = 4096
 )
 
-// Parts are what a nameserver is made of.
+// Parts are the parts of a nameserver.
 type Parts struct {
 	Datagrams net.PacketConn // for questions by UDP; the nameserver owns it from now on
 	Listener  net.Listener   // for questions by TCP; the nameserver owns it too

@@ -30,7 +30,8 @@ type Inspected interface {
 	DialInspected(ctx context.Context, id string) (*net.TCPConn, error)
 }
 
-// Neighbour is the edge, which may end and be followed by another one. Nothing passes that needs it while none runs.
+// Neighbour is the edge, which may end and be followed by another one. While none runs, connections that need it do not
+// pass.
 type Neighbour struct {
 	// Lost is called with its pair when an edge is gone, and none has followed it. It is set before the first one comes; nil:
 	// nobody is told.

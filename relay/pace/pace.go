@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// It is cheaper to do a few things at once than to wake up for each.
+// A few things at once are cheaper than a wake-up for each.
 const shortestPause = 20 * time.Millisecond
 
 // Pace is a token bucket: it allows something burst times at once, and perSecond times in a second after that. It is safe for
-// concurrent use. Those who wait at the same time may all go on, and what was too much is then waited for by the next.
+// concurrent use. All callers that wait at the same time may go on, and the next callers wait for the excess.
 type Pace struct {
 	perSecond, burst float64
 	now              func() time.Time

@@ -96,10 +96,10 @@ func (r *Resolver) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.cached)
-	clear(r.asking) // those who wait already get what was true when they asked
+	clear(r.asking) // present waiters get the answer of the time when they asked
 }
 
-// Message gives a nameserver's answer to a question that is made here, without what a guest may add to one. If no nameserver
+// Message gives a nameserver's answer to a question made here, without a guest's additions. If no nameserver
 // answers, or the answer is not valid, the error is an *Error.
 func (r *Resolver) Message(ctx context.Context, name string, kind uint16) (*dns.Msg, error) {
 	failed := &Error{name, dns.RcodeServerFailure}

@@ -16,26 +16,26 @@ const (
 	patience = 100 * time.Millisecond
 )
 
-// Look is what first bytes say.
+// Look is the result of a look at first bytes.
 type Look struct {
 	Passage policy.Passage // empty: more bytes are needed to tell
 	Wanted  int            // then: how many from the beginning
 	SendOn  bool           // then: they may be sent on after a moment, such as a line of text that has not ended
 }
 
-// Gate waits for the first bytes of a guest, which stay in the socket until it is decided what happens to them.
+// Gate waits for the first bytes of a guest, which stay in the socket until the verdict.
 //
 // A line without its end is sent on after a moment, since some protocols send a word and wait. No server acts on a request
 // without the end of its first line.
 type Gate struct {
-	// Read tells what first bytes say, of which there is at least one.
+	// Read judges first bytes, at least one.
 	Read func(first []byte) Look
 
 	pump *pump // from the guest
 	sent []byte
 }
 
-// wait returns what is to happen. The error is of a deadline if the pump is held meanwhile.
+// wait returns the verdict. The error is of a deadline if the pump is held meanwhile.
 func (g *Gate) wait() (policy.Passage, error) {
 	var line *time.Timer
 	defer func() {

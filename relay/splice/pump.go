@@ -23,10 +23,10 @@ const (
 	over
 )
 
-// past is a deadline that interrupts whoever waits.
+// past is a deadline that interrupts any wait.
 var past = time.Unix(1, 0)
 
-// pump moves bytes in one direction. One goroutine runs it, the others tell it what to do.
+// pump moves bytes in one direction. One goroutine runs it, the others command it.
 type pump struct {
 	source, target *end
 	room           *Room
@@ -37,7 +37,7 @@ type pump struct {
 	changed *sync.Cond
 	at      phase
 	held    bool
-	drain   bool // parked, it moves what has come and then parks again
+	drain   bool // parked, it moves the waiting bytes and then parks again
 	stuck   bool // moving, and its target takes nothing now
 	gone    bool // it must end as soon as it can
 	moved   bool
@@ -59,7 +59,7 @@ func (p *pump) run() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stuck, p.failed = false, err != nil
-	// A guest that sleeps would miss a reset, so a failure is told when it is released.
+	// A guest that sleeps would miss a reset, so a failure counts only at its release.
 	for p.failed && p.held && !p.gone {
 		p.at = parked
 		p.changed.Broadcast()
@@ -147,7 +147,7 @@ func (p *pump) step(isDraining bool) error {
 	return nil
 }
 
-// take moves what has come, at most a piece, into a pipe. From then on the pump is moving.
+// take moves the waiting bytes, at most a piece, into a pipe. From then on the pump is moving.
 func (p *pump) take(isDraining bool) (carrier *pipe, count int, err error) {
 	var failure error
 	fill := func(fd uintptr) bool {

@@ -3,13 +3,13 @@ package splice
 import "sync/atomic"
 
 const (
-	// RoomBytes is what all connections of one guest may hold together, of data that a target has not accepted yet.
+	// RoomBytes bounds the data that all connections of one guest hold together, until their targets accept it.
 	RoomBytes = 16 << 20
 	// Each connection may hold this much even if others have used everything.
 	leastBytes = 4 << 10
 )
 
-// Room is what is left of the data that the connections of one guest may hold.
+// Room is the rest of the data that the connections of one guest may still hold.
 type Room struct{ left atomic.Int64 }
 
 // NewRoom makes a room of this many bytes.

@@ -27,9 +27,9 @@ type Outcome int
 const (
 	// Ended on both sides, and everything got through.
 	Ended Outcome = iota
-	// Reset by an end, or by whoever has the splice.
+	// Reset by an end, or by the owner of the splice.
 	Reset
-	// Refused: the guest's first bytes ask for something else than what may pass.
+	// Refused: the guest's first bytes ask for something that may not pass.
 	Refused
 	// Inspected: the guest's end goes to the edge, and was left open.
 	Inspected
@@ -94,7 +94,7 @@ func (s *Splice) Run() Outcome {
 	return s.outcome
 }
 
-// deliver waits until the guest has all that came through, and knows that no more comes. The kernel alone would not keep that
+// deliver waits until the guest has all data, and knows that no more comes. The kernel alone would not keep that
 // for a guest that reads slowly, or sleeps. The side outside is closed at once, and has as long as with any other host.
 func (s *Splice) deliver() {
 	if s.isClosed() {
@@ -111,7 +111,7 @@ func (s *Splice) deliver() {
 	}
 }
 
-// owesKernel tells whether only the kernel has what is left for the guest.
+// owesKernel tells whether only the kernel has the rest of the guest's data.
 func (s *Splice) owesKernel() bool {
 	return s.in.isOver() && !s.guest.hasFailed() && s.guest.unacknowledged() > 0
 }

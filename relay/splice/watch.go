@@ -16,7 +16,7 @@ const (
 	endMost = time.Second
 
 	tlsAlert, tlsData = 21, 23
-	// An alert of TLS 1.3: its two bytes, its kind, and what proves that nobody has changed it.
+	// An alert of TLS 1.3: its two bytes, its kind, and its authentication tag.
 	hiddenAlert = 19
 )
 

@@ -71,7 +71,7 @@ func Connect(ctx context.Context, proxy *Proxy, host string, port int, way Way) 
 	return nil, failed("it ends the connection")
 }
 
-// check keeps what is no destination out of what is said to a proxy.
+// check keeps invalid destinations out of messages to a proxy.
 func check(host string, port int) error {
 	_, err := netip.ParseAddr(host)
 	if err != nil && policy.PlainHost(host) != host || host == "" || strings.Contains(host, "%") {

@@ -24,13 +24,13 @@ func failed(format string, values ...any) error { return &ProxyError{fmt.Sprintf
 
 var errTooLong = &ProxyError{"its answer is too long"}
 
-// wire is the way to a proxy. It takes no byte that was not asked for: the server behind the proxy may speak first, and what
-// it says belongs to whoever gets the connection.
+// wire is the way to a proxy. It takes no byte beyond its calls: the server behind the proxy may speak first, and its data
+// belongs to the later owner of the connection.
 type wire interface {
 	send(data []byte) error
-	// exactly takes so many bytes.
+	// exactly takes this many bytes.
 	exactly(count int) ([]byte, error)
-	// until takes what comes up to an end, with the end. It is errTooLong if that is more than so many bytes.
+	// until takes bytes up to an end, with the end. It fails with errTooLong beyond this many bytes.
 	until(end string, most int) ([]byte, error)
 }
 

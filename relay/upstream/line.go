@@ -12,7 +12,7 @@ import (
 
 const peekedBytes = 4096
 
-// line is a wire over a connection. It peeks at what has no length, and takes no more than belongs to it.
+// line is a wire over a connection. It peeks at data without a length, and takes no byte beyond it.
 type line struct{ conn *net.TCPConn }
 
 func (l line) send(data []byte) error {

@@ -7,8 +7,8 @@ For example::
     with Sandbox.create() as sandbox:
         print(sandbox.run("uname -a").stdout)
 
-Here are the names that most programs write. All errors are in ``atoll.errors``, all values in ``atoll.types``,
-and all classes with methods in ``atoll.sdk``.
+This module has the names that most programs use. All errors are in ``atoll.errors``, all values in
+``atoll.types``, and all classes with methods in ``atoll.sdk``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The engine contract.
 
 An engine starts machines from prepared values and knows nothing of images, policy, the guest agent or leases.
-This is the core, which every engine has. What some can do besides is in ``capabilities``.
+This is the core, which every engine has. The module ``capabilities`` has the abilities of some engines beyond
+it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class MachineEndedError(EngineError):
 class Bind(msgspec.Struct, frozen=True, kw_only=True):
     """A directory of the host that appears in the guest, and may be ``shared`` with others that change it.
 
-    Read-only means that the host refuses every write through it, whatever the guest's kernel does. A shared
+    Read-only means that the host refuses every write through it, even from the guest's kernel. A shared
     directory may change while the guest sleeps, and the restore still succeeds. If an open file is gone by
     then, or is a different file, every operation on it fails with ESTALE. Writes to a ``limited`` one wait
     until ``VolumeBudgets.limit_volumes`` says how much may be added.
@@ -44,9 +45,9 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
     makes it and erases it after the machine's end. The engine keeps its bundle, sockets and logs there.
 
     ``rootfs`` is a mounted, writable root. With ``changes``, which needs the capability ``OwnDisk``, the root
-    may be read-only and has the targets of all ``binds``: nothing is written to it, because the engine keeps
-    the guest's changes in that directory and in every checkpoint.
-    ``netns`` is a path that can be opened and entered. ``argv`` is process 1.
+    may be read-only and has the targets of all ``binds``. The engine writes nothing to it, but keeps the
+    guest's changes in that directory and in every checkpoint. ``netns`` is a path that can be opened and
+    entered. ``argv`` is process 1.
 
     ``checkpoint`` is a directory that an earlier ``Machine.checkpoint`` of the same engine version filled, or
     None to boot. With a checkpoint, ``binds`` must differ from those before in their sources only. The engine
@@ -89,7 +90,7 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
 class VolumeBudget(msgspec.Struct, frozen=True):
     """How many bytes a guest may add to a volume, and how many all that write to it may add together.
 
-    ``quota_bytes`` is what the volume may have altogether: programs see it as the size of the mount.
+    ``quota_bytes`` is the quota of the volume: programs see it as the size of the mount.
     """
 
     size_bytes: int
@@ -98,12 +99,12 @@ class VolumeBudget(msgspec.Struct, frozen=True):
 
 
 class VolumeUse(msgspec.Struct, frozen=True):
-    """What a guest does to a volume that is going to be measured.
+    """A guest's use of a volume at the start of a measurement.
 
     Attributes:
-        rest_bytes: What it may still add without being told, with what it is adding.
-        needed_bytes: What a write waits for.
-        nameless_bytes: What its open files take that have no name any more, which no measurement sees.
+        rest_bytes: The growth that it still has left, including its writes in progress.
+        needed_bytes: The bytes that a write waits for.
+        nameless_bytes: The size of its open files without a name, which no measurement sees.
     """
 
     rest_bytes: int = 0
@@ -112,7 +113,7 @@ class VolumeUse(msgspec.Struct, frozen=True):
 
 
 class PrestartPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What an engine needs to prepare a machine before the checkpoint to restore is known.
+    """Everything an engine needs to prepare a machine before the checkpoint to restore is known.
 
     ``place`` is where its root will appear: a directory that does not exist yet, on its own shared mount (see
     ``Mounts.shared``). ``netns`` only confines the machine, and nothing else uses it. The other fields are as
@@ -130,7 +131,7 @@ class PrestartPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Uplink(msgspec.Struct, frozen=True, kw_only=True):
-    """A guest's network interface: a packet socket bound to it, and what the guest must know about it.
+    """A guest's network interface: a packet socket bound to it, and its settings for the guest.
 
     The host no longer has an address on it. ``gso_bytes`` is the most that may be sent at once. If it is not
     0, the socket uses ``PACKET_VNET_HDR`` headers.
@@ -158,7 +159,7 @@ class DiskGrowth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachineStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What the host measures of a machine; None where it cannot.
+    """The host's measurements of a machine; None where it cannot measure.
 
     ``disk_bytes`` is for a disk that the engine keeps.
     """
@@ -170,7 +171,7 @@ class MachineStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Machine(ABC):
-    """One running guest. Its starter ends it with ``kill``."""
+    """A running guest. Its starter ends it with ``kill``."""
 
     machine_id: str
 
@@ -198,12 +199,12 @@ class Machine(ABC):
         The machine continues, even after an error; a paused guest stays paused. With ``durable`` the files
         are on the disk when this returns, not only in its cache.
 
-        The checkpoint includes connections to the outside. They continue if it is restored on the same
+        The checkpoint includes connections to the outside. These continue after a restore on the same
         network. A caller that restores it elsewhere must reset them.
 
         Raises:
             NoSpaceError: The disk is full.
-            EngineError: It failed.
+            EngineError: The checkpoint failed.
         """
 
     @abstractmethod
@@ -212,7 +213,7 @@ class Machine(ABC):
 
     @abstractmethod
     async def wait(self) -> None:
-        """Return when the guest has ended, for whatever reason. Any number of tasks may wait."""
+        """Return when the guest has ended for any reason. Any number of tasks may wait."""
 
     @abstractmethod
     async def kill(self) -> None:
@@ -223,7 +224,7 @@ class Machine(ABC):
 
     @abstractmethod
     def record(self) -> bytes:
-        """Return what ``Engine.adopt`` needs to find this machine again: a small JSON text."""
+        """Return the record for ``Engine.adopt`` to find this machine again: a small JSON text."""
 
 
 class PrestartedMachine(ABC):
@@ -243,8 +244,8 @@ class Engine(ABC):
     """Starts machines. One instance per supervisor and version, shared by all tasks.
 
     Attributes:
-        name: What the registry, settings and rows call it.
-        machine_type: What its machines are, so that their capabilities are known before there is one.
+        name: Its name in the registry, settings and rows.
+        machine_type: The class of its machines, which tells their capabilities before any machine exists.
         version: The version whose checkpoints it can restore.
     """
 
@@ -270,15 +271,15 @@ class Engine(ABC):
 
     @abstractmethod
     async def started(self, machine_id: str, state_dir: Path, limits: Limits) -> bytes | None:
-        """Return the record of a running machine whose starting process has died.
+        """Return the record of a machine whose starting process has died.
 
         The plan of the start had this id, directory and limits. Waits until the start is over. Returns None
         if the start has failed.
 
         Raises:
-            EngineError: One of its processes does not end.
+            EngineError: A process of the machine does not end.
 
-        Postcondition: when this returns None, no process of it runs, and none will.
+        Postcondition: when this returns None, no process of the machine runs, and none will.
         """
 
     @classmethod
@@ -291,8 +292,8 @@ class Engine(ABC):
             record: The machine's record.
             cgroups: Where machines have their cgroups.
 
-        Returns the pids and start ticks of the processes that were stopped by a signal; none if the host froze
-        them together. Their owner continues them before the machine can answer.
+        Returns the pids and start ticks of processes stopped by a signal, or nothing if the host froze them
+        together. Their owner has to continue them before the machine can answer.
 
         Raises:
             EngineError: The machine no longer runs, or is only partly stopped.

@@ -1,7 +1,8 @@
-"""What an engine may do beyond the core of its contract.
+"""The abilities of an engine beyond the core of its contract.
 
-Each capability is a protocol, of an engine or of its machines. A caller asks ``isinstance(machine, DiskBudget)``,
-or ``can(engine_type, DiskBudget)`` before there is a machine. It never compares the names of engines.
+Each capability is a protocol of an engine or of its machines. A caller asks ``isinstance(machine,
+DiskBudget)``, or ``can(engine_type, DiskBudget)`` before there is a machine. It never compares the names of
+engines.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class OwnDisk:
 
 @runtime_checkable
 class Prestarting(Protocol):
-    """An engine that prepares a machine before it is known what will be restored into it."""
+    """An engine that prepares a machine before the checkpoint to restore in it is known."""
 
     async def prestart(self, plan: PrestartPlan) -> PrestartedMachine:
         """Prepare a machine for a restore, which then takes about half as long.
@@ -49,7 +50,7 @@ class Prestarting(Protocol):
     async def restore(
         self, prestarted: PrestartedMachine, plan: MachinePlan, uplink: Uplink | None
     ) -> Machine | None:
-        """Do what ``start`` does with a checkpoint, in a prestarted machine.
+        """Do the work of ``start`` with a checkpoint, in a prestarted machine.
 
         Returns None if the prestarted machine could not be used. The guest has not run then and can be
         started without one.
@@ -98,7 +99,7 @@ class DetachableFiles(Protocol):
 class LatePages(Protocol):
     """A machine whose pages may be written after its guest goes on, and read when a restored guest touches them.
 
-    Only the plans of such machines may say ``being_written``. Others ignore ``read_ahead``.
+    Only the plans of such machines may say ``being_written``. Other machines ignore ``read_ahead``.
     """
 
     async def prepare(
@@ -106,12 +107,12 @@ class LatePages(Protocol):
     ) -> None:
         """Make the next checkpoint shorter: read the memory that a restore left in its file.
 
-        A machine with ``MachinePlan.earlier_pages`` leaves it there, unless ``read`` asks for it: then
-        ``memory_bytes`` counts it, as a checkpoint into memory needs.
+        A machine with ``MachinePlan.earlier_pages`` leaves this memory in the file unless ``read`` asks for
+        it. Then ``memory_bytes`` counts it, as a checkpoint into memory needs.
 
         Call it while the guest runs. With ``into``, an empty directory, memory is also written there. The
         caller must then pause the machine soon and make that checkpoint into the same directory. ``resume``
-        discards what was written.
+        discards the written memory.
 
         With ``pages`` as well, an empty directory on a file system in memory, only space for the checkpoint's
         memory is reserved there. That checkpoint then refers to it. The space counts as atoll's memory: a
@@ -123,7 +124,7 @@ class LatePages(Protocol):
         """
 
     async def checkpoint_late(self, into: Path) -> None:
-        """Do what ``Machine.checkpoint`` does, but memory may be written after this returns, see ``written``.
+        """Do the work of ``Machine.checkpoint``, but let memory be written later, see ``written``.
 
         The state is of this moment, even if the guest is resumed meanwhile.
         """
@@ -153,7 +154,7 @@ class AdjustableLimits(Protocol):
         see ``MachinePlan``.
 
         Raises:
-            UnsupportedError: One of them cannot change while the machine runs; then none has changed.
+            UnsupportedError: A limit cannot change while the machine runs; then none has changed.
         """
 
 
@@ -162,10 +163,10 @@ class DiskBudget(Protocol):
     """A machine that refuses the guest's writes beyond a budget."""
 
     async def mark_disk(self) -> None:
-        """Begin a measurement of the disk: what is added from now on counts on top of its result."""
+        """Begin a measurement of the disk: growth from now on counts on top of its result."""
 
     async def limit_growth(self, growth: DiskGrowth | None, event_fd: int | None = None) -> None:
-        """End a measurement: set how much may be added beyond what was there at the mark. None is no limit.
+        """End a measurement: set the growth allowed since the mark. None means no limit.
 
         The guest's writes beyond it fail with ENOSPC. ``event_fd`` is an eventfd, given once: the engine
         writes to it when another measurement is due. Space that the guest frees counts only from then on.
@@ -174,7 +175,7 @@ class DiskBudget(Protocol):
     async def watch_disk(self, event_fd: int) -> None:
         """Set the eventfd that asks for a measurement, as ``limit_growth`` does, but without measuring first.
 
-        The engine knows from the start what is on the disk, or asks for a measurement at once.
+        The engine knows the disk's use from the start, or asks for a measurement at once.
         """
 
 
@@ -183,15 +184,15 @@ class VolumeBudgets(Protocol):
     """A machine that refuses the guest's writes to shared binds beyond the budget of each."""
 
     async def measure_volumes(self, targets: Sequence[str]) -> dict[str, VolumeUse]:
-        """Begin a measurement of shared binds. One that the engine does not know is left out."""
+        """Begin a measurement of shared binds. The result leaves out unknown binds."""
 
     async def limit_volumes(self, budgets: Mapping[str, VolumeBudget], event_fd: int | None = None) -> int:
         """Set what may be added to each bind from now on, and end a measurement.
 
-        Writes of the guest that need more than all together may add fail with ENOSPC. Those that need more than
-        the guest may add wait to be told more, for some seconds at most. ``event_fd`` is an eventfd, given once:
-        the engine writes to it how many bytes are needed. Returns how many the measurement may have missed
-        because the guest moved or removed files meanwhile; the guest gets no more for them.
+        A write beyond the growth of all guests together fails with ENOSPC. A write beyond this guest's growth
+        waits for more, for some seconds at most. ``event_fd`` is an eventfd, given once: the engine writes
+        the number of needed bytes to it. Returns the bytes that the measurement may have missed because the
+        guest moved or removed files meanwhile; the guest gets no growth for them.
         """
 
 

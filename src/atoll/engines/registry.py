@@ -20,12 +20,12 @@ class EngineKind:
     """An engine of this build.
 
     Args:
-        name: What settings and rows call it.
+        name: Its name in settings and rows.
         version: The version of its program in this build.
         engine_type: Its class, which tells its capabilities.
         find: Finds its program in this build.
-        make: Makes an engine of a program, which may be one of an earlier version, without probing it. The
-            flags are further ones for that program.
+        make: Makes an engine of a program, also of an earlier version, without probing it. The flags are
+            further flags for that program.
     """
 
     name: str

@@ -1,4 +1,4 @@
-r"""Evaluations: one prepared state, many strategies, each run in a fork of its own.
+r"""Evaluations: a prepared state and many strategies, with each run in its own fork.
 
 For example::
 

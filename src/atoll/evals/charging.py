@@ -1,4 +1,4 @@
-"""What runs cost, and the budget that it comes from."""
+"""Charges the cost of runs to a budget."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from atoll.types.internal import check_number
 
 
 class Budget:
-    """Adds up what runs cost. Any thread may charge.
+    """Adds up the costs of runs. Any thread may charge.
 
     Args:
-        most: What may be spent; None means any amount.
-        spent: What was spent before.
-        on_spent: Called with the account of each charge after which nothing is left, and whether something was
-            left before it.
+        most: The most to spend; None means any amount.
+        spent: The costs so far.
+        on_spent: Called after each charge that leaves nothing, with its account and whether anything was left
+            before it.
     """
 
     def __init__(self, most: float | None, spent: float, on_spent: Callable[[Account, bool], object]) -> None:
@@ -43,7 +43,7 @@ class Budget:
 
 
 class Account:
-    """What one run has cost so far. It charges nothing once it is closed."""
+    """The cost of one run so far. Charges nothing once it is closed."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
@@ -77,9 +77,9 @@ account: ContextVar[Account] = ContextVar("atoll.evals.account")
 def charge(cost: float) -> None:
     """Charge something to the run that calls this, and to the budget of its evaluation.
 
-    The unit is yours: dollars, tokens, calls. Once the budget is spent, no further run starts, and those that
-    run are stopped. The run that has spent the last of it may end by itself; its next charge stops it. This may
-    be called anywhere below a task, in its own thread.
+    The unit is yours: dollars, tokens, calls. Once the budget is spent, no further run starts, and the
+    current runs are stopped. The run that has spent the last of it may end by itself; its next charge stops
+    it. Call this anywhere below a task, in the task's own thread.
 
     Raises:
         InvalidSpecError: ``cost`` is negative or no number, or no task of an evaluation calls this.

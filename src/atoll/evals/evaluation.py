@@ -1,4 +1,4 @@
-"""What to evaluate, and how."""
+"""Defines and runs evaluations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from atoll.types.internal import check_choice, check_number, check_text
 
 Task: TypeAlias = Callable[[Any, Any], Any]
 Keep = Literal["best", "failed"]
-"""Which forks stay, asleep: that of the best row, or those of all rows that did not pass."""
+"""The forks to keep, asleep: the best row's, or those of all rows that did not pass."""
 
 _LEAST_S = 0.001
 _RUNS_MOST = 1_000_000
@@ -33,21 +33,25 @@ class Evaluation:
     """Runs a task for each strategy, each time in a fork of the very same state.
 
     Args:
-        state: A snapshot, or a sandbox. Of a sandbox a snapshot is made, and deleted at the end.
-        strategies: What to compare, by name: any values that JSON has, such as settings of a model.
+        state: A snapshot, or a sandbox. The evaluation takes a snapshot of a sandbox, and deletes it at the
+            end.
+        strategies: The values to compare, by name. They may be anything that JSON has, such as settings of a
+            model.
         task: Called with a fork and a strategy's value. A function gets a ``Sandbox`` and runs in a thread of its
             own; a coroutine function gets an ``AsyncSandbox``. A number that it returns is the score. False, an
             ``ExecResult`` with another exit code than 0, and a failed check or assertion are failures. A
             mapping may have ``score`` and ``passed``. Any other JSON value is kept.
         repeats: How often each strategy runs.
-        at_once: How many forks exist at a time. None takes what this host's processors and memory allow.
-        timeout_s: Seconds that a task may take. Its fork is killed then.
-        within_s: Seconds that everything may take. Then what runs is stopped, and nothing more starts.
-        budget: What all tasks together may ``charge``. Once it is spent, what runs is stopped, and nothing more
-            starts.
-        keep: Which forks are kept, asleep and without a lease; None keeps none.
-        journal: A file to which each row is written as its run ends. If it is there already, the evaluation goes
-            on where it stopped: what has ended is not run again.
+        at_once: How many forks exist at a time. None takes as many as this host's processors and memory
+            allow.
+        timeout_s: Seconds that a task may take before its fork is killed.
+        within_s: Seconds that the evaluation may take. After them, current runs are stopped, and no further
+            run starts.
+        budget: The most that all tasks together may ``charge``. Once it is spent, current runs are stopped,
+            and no further run starts.
+        keep: The forks to keep, asleep and without a lease; None keeps none.
+        journal: A file to which each row is written as its run ends. If the file exists, the evaluation goes
+            on where it stopped, and does not repeat ended runs.
         code: A text that names the version of the task. A journal of another version is refused.
         on_row: Called with each row as its run ends. None shows a line of progress if standard error is a
             terminal and ``ATOLL_PROGRESS`` is not ``off``.
@@ -98,7 +102,7 @@ class Evaluation:
             )
 
     def run(self) -> Results:
-        """Run what has not run, wait for it, and return all results.
+        """Do the missing runs, wait for them, and return all results.
 
         An interruption (Ctrl-C) leaves no fork. With a journal, the same call goes on later.
 
@@ -106,7 +110,7 @@ class Evaluation:
             InvalidSpecError: The journal is of another state, other strategies or other ``code``. Or an event
                 loop runs in this thread: await ``run_async`` there.
             InUseError: Another process writes the journal.
-            DamagedError: The journal is none, or the snapshot cannot be read.
+            DamagedError: The file is no journal, or the snapshot cannot be read.
             SnapshotNotFoundError: The snapshot does not exist (any more).
             AtollError: A sandbox as the state could not be snapshotted.
         """
@@ -117,14 +121,14 @@ class Evaluation:
         raise InvalidSpecError("an event loop runs in this thread", hint="await run_async() instead")
 
     async def run_async(self) -> Results:
-        """Do what ``run`` does, without blocking the event loop. Cancelling it leaves no fork."""
+        """Do the work of ``run`` without blocking the event loop. Cancelling it leaves no fork."""
         with Journal(self.journal) as journal:
             forks = Forks(journal.header.evaluation if journal.header else secrets.token_hex(6))
             header = await self._header(journal, forks)
             return await Runs(self, header, journal, forks).all()
 
     async def _header(self, journal: Journal, forks: Forks) -> Header:
-        """Return what the journal says of this evaluation. A new one is begun."""
+        """Return this evaluation's header in the journal. A new journal gets one."""
         request = request_digest(self.strategies, self.code)
         if journal.header is None:
             start = await forks.start(self.state)

@@ -20,7 +20,7 @@ _ASK_S = 10.0
 _KILL_S = 60.0
 _LOG_PIECES = 4
 _MIB = 1 << 20
-# what a fork takes beside the memory that it changes
+# a fork's memory beside the memory that it changes
 _FORK_BYTES = 64 * _MIB
 _FORKS_PER_PROCESSOR = 4
 
@@ -72,7 +72,7 @@ class Forks:
         return Start(snapshot_id=made.snapshot_id, start_hash=start_hash, own=True)
 
     async def snapshot(self, state: str | SnapshotInfo) -> SnapshotInfo:
-        """Return what is known of a snapshot."""
+        """Return the information about a snapshot."""
         return state if isinstance(state, SnapshotInfo) else await AsyncSnapshots.get(state)
 
     async def capacity(self, snapshot_id: str) -> int:
@@ -81,7 +81,7 @@ class Forks:
         return forks_at_once(os.cpu_count() or 1, _available_bytes(), info.memory_bytes)
 
     async def make(self, snapshot_id: str, lease_s: float) -> AsyncSandbox:
-        """Make a fork. It dies at the end of its lease, whatever happens to this process."""
+        """Make a fork. It dies at the end of its lease, even if this process is gone."""
         async with self._making:
             return await AsyncSandbox.create(
                 Snapshot(snapshot_id),
@@ -116,14 +116,14 @@ class Forks:
         return True
 
     async def kill(self, sandbox_id: str) -> None:
-        """Kill a fork, also if the caller is cancelled. One that is gone is fine."""
+        """Kill a fork, also if the caller is cancelled. A missing fork is no error."""
         with anyio.move_on_after(_KILL_S, shield=True):
             with contextlib.suppress(NotFoundError):
                 with contextlib.closing(await AsyncSandbox.connect(sandbox_id, wake=False)) as sandbox:
                     await sandbox.kill()
 
     async def living(self) -> list[str]:
-        """Return the ids of all forks of this evaluation, those of a process that was killed included."""
+        """Return the ids of all forks of this evaluation, including those of a killed process."""
         return [info.sandbox_id async for info in AsyncSandbox.list(metadata={LABEL: self.evaluation})]
 
     async def delete(self, snapshot_id: str) -> None:

@@ -1,4 +1,4 @@
-"""The journal of an evaluation: a file of JSON lines, by which it goes on after a crash."""
+"""The journal of an evaluation: a file of JSON lines from which it goes on after a crash."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _BEGINNING = b'{"evaluation":"'
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The first line of a journal: which evaluation it is.
+    """The first line of a journal, which identifies the evaluation.
 
     ``own_snapshot`` says that the snapshot was made for the evaluation, and is deleted at its end. ``request``
-    is the digest of its strategies and of what it was told about its code.
+    is the digest of its strategies and of its ``code``.
     """
 
     evaluation: str
@@ -38,7 +38,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def request_digest(strategies: Mapping[str, Any], code: str) -> str:
-    """Return the digest of what the rows of a journal depend on besides the state."""
+    """Return the digest of everything besides the state that a journal's rows depend on."""
     asked = msgspec.json.encode([sorted(strategies.items()), code], order="sorted")
     return hashlib.sha256(asked).hexdigest()
 
@@ -122,10 +122,10 @@ def _sync_directory(path: Path) -> None:
 
 
 def read_journal(path: str | os.PathLike[str]) -> tuple[Header, list[Row]]:
-    """Return what a journal says, also while it is written.
+    """Return the content of a journal, also while it is being written.
 
     Raises:
-        DamagedError: It is no journal of an evaluation.
+        DamagedError: The file is no journal of an evaluation.
         OSError: It cannot be read.
     """
     header, rows, _ = _read(Path(path), Path(path).read_bytes())
@@ -135,7 +135,7 @@ def read_journal(path: str | os.PathLike[str]) -> tuple[Header, list[Row]]:
 
 
 def latest(rows: list[Row]) -> dict[tuple[str, int], Row]:
-    """Return the newest row of each run. One that was stopped may have been run again."""
+    """Return the newest row of each run. A stopped run may have run again."""
     return {(row.strategy, row.repeat): row for row in rows}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from importlib import import_module
 
-# Windows forbids to read what is locked, so the lock lies where no journal reaches.
+# Windows forbids reading locked bytes, so the lock lies past the end of any journal.
 _FAR = 0x7FFF0000
 
 

@@ -1,4 +1,4 @@
-"""What a task returned or raised, as a row has it."""
+"""The outcome of a task, returned or raised, for its row."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Outcome:
 
 
 def outcome_of(returned: object) -> Outcome:
-    """Return what a task's value means.
+    """Return the outcome of a task that returned a value.
 
     A boolean and an ``ExecResult`` say whether it passed, and score 1 or 0. Any other number is a score. In a
     mapping, ``score`` and ``passed`` do the same. Everything else has passed.
@@ -57,7 +57,7 @@ def outcome_of(returned: object) -> Outcome:
 
 
 def failure_of(error: BaseException) -> Outcome:
-    """Return what an exception of a task means. A check that failed is a failure, all else an error."""
+    """Return the outcome of a task that raised. A failed check is a failure, any other exception an error."""
     result = getattr(error, "result", None)
     output = _written(result) if isinstance(result, ExecResult) else ""
     checked = isinstance(error, (AssertionError, ExecFailedError, CodeFailedError))
@@ -71,7 +71,7 @@ def failure_of(error: BaseException) -> Outcome:
 
 
 def harmless(text: str, most: int, *, end: bool = False) -> str:
-    """Return the first or last ``most`` characters of a text, with what a terminal would obey spelled out."""
+    """Return the first or last ``most`` characters of a text, with control characters spelled out."""
     cut = text if len(text) <= most else f"… {text[-most:]}" if end else f"{text[:most]} …"
     if cut.isprintable():
         return cut
@@ -84,7 +84,7 @@ def harmless(text: str, most: int, *, end: bool = False) -> str:
 
 
 def tail_of(text: str) -> str:
-    """Return the end of what was written, as rows keep it."""
+    """Return the end of the output, as rows keep it."""
     return harmless(text, _OUTPUT_CHARACTERS, end=True)
 
 

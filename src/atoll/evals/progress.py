@@ -15,12 +15,12 @@ from atoll.evals.rows import Row
 def rows_shown(
     total: int, done: int, on_row: Callable[[Row], object] | None
 ) -> Iterator[Callable[[Row], object]]:
-    """Give a function to call with each row: the caller's own, or one that shows a bar on a terminal.
+    """Give a function to call with each row: the caller's own, or a function that shows a bar on a terminal.
 
     Args:
         total: How many runs there are.
-        done: How many of them have ended before.
-        on_row: The caller's own.
+        done: How many of the runs have ended before.
+        on_row: The caller's function.
     """
     if on_row is not None:
         yield on_row

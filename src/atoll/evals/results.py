@@ -1,4 +1,4 @@
-"""The results of an evaluation: its rows, what follows from them, and the files they are written to."""
+"""The results of an evaluation: its rows, their summaries and the files for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Results(Sequence[Row]):
     """The rows of an evaluation, by strategy and repeat.
 
-    Printed, it is a table of the strategies; a notebook shows it as one.
+    Its printed form is a table of the strategies, and a notebook shows it as a table too.
 
     Args:
         rows: The rows.
@@ -75,7 +75,7 @@ class Results(Sequence[Row]):
         return best_of(self._rows, lowest=lowest)
 
     def by_strategy(self) -> list[Summary]:
-        """Return what the rows of each strategy amount to, in the order of the strategies."""
+        """Return the summary of each strategy, in the order of the strategies."""
         rows: dict[str, list[Row]] = {}
         for row in self._rows:
             rows.setdefault(row.strategy, []).append(row)

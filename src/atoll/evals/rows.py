@@ -1,4 +1,4 @@
-"""Rows of results, and what follows from several of them."""
+"""Rows of results, and summaries of several rows."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _Z = 1.96
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of one strategy.
+    """A run of a strategy.
 
     Args:
         strategy: Its name.
-        repeat: Which of its repeats, from 0.
+        repeat: The number of the repeat, from 0.
         status: How it ended.
-        start_hash: Names the state that it began from, memory and disk: ``Snapshots.digest``.
+        start_hash: The digest of the memory and disk that it began from: ``Snapshots.digest``.
         score: The number that the task returned; None if it returned none.
-        value: What the task returned, as JSON has it.
+        value: The task's result, as JSON has it.
         error: Why it did not pass; None if it passed.
-        output: The end of what was written: by the program that the task returned or that failed, else in the
-            sandbox's log, which is kept for runs that did not pass.
+        output: The end of the output of the program that the task returned or that failed. Otherwise the end
+            of the sandbox's log, for runs that did not pass.
         wall_s: How long the task took, in seconds.
         cpu_s: The processor time of its sandbox in seconds; None where the host cannot tell.
-        cost: What the task charged.
+        cost: The task's charges.
         sandbox_id: The fork that it ran in.
         started_at: When the task began, in Unix seconds.
         kept: Whether the fork still exists, asleep.
@@ -62,11 +62,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What the runs of one strategy amount to.
+    """The summary of a strategy's runs.
 
-    ``runs`` counts those that came to their end, and ``passed`` those of them that passed. ``pass_low`` and
-    ``pass_high`` are the 95 % interval of the pass rate (Wilson's). The scores are those of all runs that
-    have one; without any, ``mean`` and the like are None.
+    ``runs`` counts the runs that came to their end, and ``passed`` those of them that passed. ``pass_low``
+    and ``pass_high`` are the 95 % interval of the pass rate (Wilson's). The scores are those of all runs with
+    a score; without any, ``mean`` and the like are None.
     """
 
     strategy: str
@@ -83,7 +83,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     cost: float
 
     def pass_at(self, k: int) -> float:
-        """Return how likely at least one of ``k`` runs passes, estimated without bias from all runs.
+        """Return an unbiased estimate of the chance that at least one of ``k`` runs passes.
 
         Raises:
             InvalidSpecError: ``k`` is not between 1 and the number of runs.
@@ -94,7 +94,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summary_of(strategy: str, rows: Sequence[Row]) -> Summary:
-    """Return what the rows of one strategy amount to."""
+    """Return the summary of a strategy's rows."""
     finished = [row for row in rows if row.finished]
     runs, passed = len(finished), sum(row.status == "passed" for row in finished)
     scores = [row.score for row in finished if row.score is not None]
@@ -116,7 +116,7 @@ def summary_of(strategy: str, rows: Sequence[Row]) -> Summary:
 
 
 def best_of(rows: Iterable[Row], *, lowest: bool = False) -> Row | None:
-    """Return the passed row with the best score, of equal ones the first. One without a score is the worst."""
+    """Return the passed row with the best score, the first of equal ones. No score is the worst score."""
     worst = math.inf if lowest else -math.inf
     passed = [row for row in rows if row.status == "passed"]
 

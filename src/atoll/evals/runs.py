@@ -1,4 +1,4 @@
-"""Runs an evaluation: a bounded number of forks at a time, each with a bound of its own."""
+"""Runs an evaluation: a bounded number of forks at a time, each with its own bound."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Runs:
     """The runs of one evaluation.
 
     Args:
-        evaluation: What to run.
-        header: Which state they begin from.
-        journal: Has what ran before, and gets what runs now.
+        evaluation: The evaluation to run.
+        header: Names the state that they begin from.
+        journal: Has the earlier rows, and gets the new ones.
         forks: Makes and ends forks.
     """
 
@@ -67,7 +67,7 @@ class Runs:
         self._values = {name: msgspec.json.encode(value) for name, value in evaluation.strategies.items()}
 
     async def all(self) -> Results:
-        """Run what has not run, and return all rows."""
+        """Do the missing runs, and return all rows."""
         self._kept = await self._swept()
         try:
             todo = [key for key in self._keys if key not in self._rows]
@@ -84,7 +84,7 @@ class Runs:
         return results
 
     async def _swept(self) -> set[str]:
-        """Kill what a process that was killed has left, and return the ids of forks that are kept."""
+        """Kill the leftover forks of a killed process, and return the ids of the kept forks."""
         living = set(await self._forks.living()) if self._journal.resumed else set()
         kept = living & self._to_keep()
         for sandbox_id in living - kept:
@@ -124,7 +124,7 @@ class Runs:
                 return
             row = await self._ran(*key)
             self._rows[key] = row
-            # the disk is slower than what else waits for this thread
+            # the disk is slower than the other work of this thread
             await anyio.to_thread.run_sync(self._journal.add, row)
             self._on_row(row)
         finally:
@@ -184,7 +184,7 @@ class Runs:
         return await in_thread(self._portal, _called_blocking, task, await fork.info(), value)
 
     async def _left(self, row: Row, fork: AsyncSandbox) -> Row:
-        """Complete a row with what its fork can tell, and kill or keep the fork."""
+        """Complete a row with facts from its fork, and kill or keep the fork."""
         try:
             row = msgspec.structs.replace(row, cpu_s=await self._forks.cpu_s(fork))
             if row.status != "passed" and not row.output:
@@ -204,7 +204,7 @@ class Runs:
         return row
 
     async def _kill_outdone(self) -> None:
-        """Kill what was kept as the best before."""
+        """Kill the fork that was the best before."""
         for sandbox_id in self._kept - self._to_keep():
             self._kept.discard(sandbox_id)
             await self._forks.kill(sandbox_id)
@@ -214,21 +214,21 @@ class Runs:
         self._stop(f"all runs together took longer than {seconds:g} s")
 
     def _on_spent(self, by: Account, at_last: bool) -> None:
-        """Stop what runs; the run that has spent the last of the budget only if it charges again."""
+        """Stop all runs. The run that has spent the last of the budget stops only if it charges again."""
         if threading.get_ident() == self._thread:
             self._stop(_OVER_BUDGET, by if at_last else None)
         else:
             self._portal.start_task_soon(self._stop, _OVER_BUDGET, by if at_last else None)
 
     def _stop(self, why: str, spared: Account | None = None) -> None:
-        """Stop what runs, and start nothing more."""
+        """Stop all runs, and start no further ones."""
         self._why_stopped = self._why_stopped or why
         for costs, scope in self._live.items():
             if costs is not spared:
                 scope.cancel()
 
     async def _undo(self) -> None:
-        """Leave nothing but what the same evaluation can go on with."""
+        """Remove everything that the same evaluation cannot go on with."""
         for sandbox_id in self._kept:
             await self._forks.kill(sandbox_id)
         if self._header.own_snapshot and not self._journal.lasting:

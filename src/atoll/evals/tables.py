@@ -1,4 +1,4 @@
-"""Results as text, tables, CSV, JSON and HTML. What guests wrote is escaped wherever it is shown."""
+"""Results as text, tables, CSV, JSON and HTML. All of them escape text from guests."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def as_text(summaries: Sequence[Summary]) -> str:
 
 
 def rich_table(summaries: Sequence[Summary]) -> Table:
-    """Return the strategies as a table of rich. Nothing in it is markup."""
+    """Return the strategies as a table of rich. Its cells are plain text, not markup."""
     from rich.table import Table
     from rich.text import Text
 
@@ -87,7 +87,7 @@ def json_text(evaluation: str, summaries: Sequence[Summary], rows: Sequence[Row]
 
 
 def html_page(evaluation: str, summaries: Sequence[Summary], rows: Sequence[Row]) -> str:
-    """Return a whole page, with what went wrong in each run."""
+    """Return a whole page, with the error of each run."""
     title = f"Evaluation {evaluation}"
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">'

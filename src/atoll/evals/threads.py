@@ -13,7 +13,7 @@ from anyio.from_thread import BlockingPortal
 
 
 async def in_thread(portal: BlockingPortal, function: Callable[..., Any], *args: Any) -> Any:
-    """Call a function in a thread of its own, with this task's context, and return what it returns.
+    """Call a function in a thread of its own, with this task's context, and return its result.
 
     A cancelled caller does not wait for its end, nor does the end of the process.
     """

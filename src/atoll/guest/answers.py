@@ -64,7 +64,7 @@ class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
 
     ``exit_code`` is 128 + N after signal N; ``error`` is the agent's own failure with it. ``missed`` means
     that the guest dropped output before this client began to follow. ``memory_kill`` is set if the program,
-    or one that it had started, was killed when memory was nearly used.
+    or a child of it, was killed when memory was nearly used up.
     """
 
     exit_code: Annotated[int, Meta(ge=0, le=255)]
@@ -76,11 +76,11 @@ class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What is running in the guest, without the agent.
+    """The activity in the guest, without the agent's own.
 
-    ``waiting`` counts the commands for whose end a client waits. ``keep_awake_s`` is for how long a program
-    inside wants the sandbox to stay awake, and ``wake_at`` when it is to wake if it sleeps then, in Unix
-    seconds; 0 is never.
+    ``waiting`` counts the commands whose end a client waits for. ``keep_awake_s`` is how long a program
+    inside wants the sandbox to stay awake. ``wake_at`` is when to wake the sandbox if it sleeps then, in Unix
+    seconds; 0 means never.
     """
 
     processes: _Count
@@ -92,7 +92,7 @@ class AgentStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Freed(msgspec.Struct, frozen=True, kw_only=True):
-    """Which program the agent killed for the host's memory, and what that held; with ``killed`` False none."""
+    """The program that the agent killed for the host's memory, and its size; none with ``killed`` False."""
 
     killed: bool
     name: Annotated[str, Meta(max_length=64)] = ""
@@ -100,9 +100,9 @@ class Freed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LastWords(msgspec.Struct, frozen=True, kw_only=True):
-    """What the agent says before a suspend: when the sandbox is to wake, in Unix seconds; 0 is never.
+    """The agent's answer before a suspend: when to wake the sandbox, in Unix seconds; 0 means never.
 
-    ``hooks`` is how many hooks there are to run before.
+    ``hooks`` counts the hooks to run first.
     """
 
     hooks: _Count = 0
@@ -168,10 +168,10 @@ def decoded(body: bytes, kind: type[_Value]) -> _Value:
 
 
 def check_values(body: bytes) -> None:
-    """Refuse JSON with more values than an answer has, before any of them is made.
+    """Refuse JSON with more values than any answer has, before decoding it.
 
     Raises:
-        AgentError: There are too many.
+        AgentError: There are too many values.
     """
     if body.count(b",") <= _VALUES_MOST:
         return
@@ -181,13 +181,13 @@ def check_values(body: bytes) -> None:
 
 
 def error_from(status: int, body: bytes) -> AtollError:
-    """Return the error in an answer with a status of 400 or more. Never fails, whatever the guest sent."""
+    """Return the error in an answer with a status of 400 or more. Never fails, whatever the guest's data."""
     try:
         told = decoded(body, _ErrorBody)
     except AgentError:
         told = _ErrorBody()
     if _is_unknown(status, told):
-        # In the agent's words too: one whose memory is damaged would answer the same.
+        # Quote the agent too: an agent with damaged memory would answer the same.
         return errors.UnsupportedError(f"{_OLDER}: {told.message[:_MESSAGE_CHARS]}", hint=_OLDER_HINT)
     message = told.message[:_MESSAGE_CHARS] or f"the guest agent answered with status {status}"
     kind = _CLASS_OF.get(told.code, AgentError)
@@ -195,7 +195,7 @@ def error_from(status: int, body: bytes) -> AtollError:
 
 
 def _is_unknown(status: int, told: _ErrorBody) -> bool:
-    """Tell whether the agent says that it lacks what was asked: a route, or an operation on files."""
+    """Tell whether the agent says that it lacks the requested route or operation on files."""
     return told.code == "invalid" and (status == 404 or told.message.startswith("there is no operation "))
 
 
@@ -230,7 +230,7 @@ def time_from(body: bytes) -> int:
 
 
 def stats_from(body: bytes) -> AgentStats:
-    """Read what is running in the guest."""
+    """Read the activity in the guest."""
     return decoded(body, AgentStats)
 
 
@@ -240,7 +240,7 @@ def freed_from(body: bytes) -> Freed:
 
 
 def last_words_from(body: bytes) -> LastWords:
-    """Read what the agent says before a suspend."""
+    """Read the agent's answer before a suspend."""
     return decoded(body, LastWords)
 
 

@@ -34,7 +34,7 @@ def run_code(
     env: Mapping[str, str] | None,
     timeout_s: float | None,
 ) -> GuestRequest:
-    """Ask to run code in a context, or in that of a language, for as long as it may take."""
+    """Ask to run code in a context, or in a language's default one, for at most ``timeout_s`` seconds."""
     body = {
         "code": code,
         "context_id": context_id,
@@ -102,12 +102,12 @@ def code_error_from(status: int, body: bytes) -> AtollError:
 
 
 class RunReader:
-    """Puts the lines of a run together. What arrives is bounded, and checked for its kind.
+    """Puts the lines of a run together, within bounds, and checks their kinds.
 
     Attributes:
         ended: Whether the last line has come.
         is_late: Whether the server interrupted the run when its time was over.
-        loss: Why the context has lost its variables then; empty if it has not.
+        loss: Why the context then lost its variables; empty if it did not.
     """
 
     def __init__(self) -> None:
@@ -122,10 +122,10 @@ class RunReader:
         self.loss = ""
 
     def feed(self, data: bytes) -> Iterator[tuple[str, str | CodeOutput]]:
-        """Take a piece, and yield what it completes: ``stdout`` or ``stderr`` with text, or a ``result``.
+        """Take a piece, and yield each completed item: ``stdout`` or ``stderr`` with text, or a ``result``.
 
         Raises:
-            AgentError: It is not of the protocol, or there is too much of it.
+            AgentError: The piece breaks the protocol, or the answer is too long.
         """
         self._bytes += len(data)
         self._rest += data
@@ -158,7 +158,7 @@ class RunReader:
         )
 
     def written(self, stream: str) -> str:
-        """Return what it has written to ``stdout`` or ``stderr`` until now."""
+        """Return the output to ``stdout`` or ``stderr`` so far."""
         return "".join(self._texts[stream])
 
     def _take(self, line: dict[str, Any]) -> Iterator[tuple[str, str | CodeOutput]]:

@@ -88,7 +88,7 @@ class HttpClient:
 
         Raises:
             ConnectionResetError: The peer closed in the middle.
-            AgentError: What it sent is not HTTP.
+            AgentError: The peer sent something other than HTTP.
         """
         while True:
             try:

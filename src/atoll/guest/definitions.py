@@ -1,4 +1,4 @@
-"""Services as the guest agent is told of them."""
+"""Definitions of services for the guest agent."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def definition_of(spec: ServiceSpec) -> Definition:
-    """Return what the agent is told of a service."""
+    """Return the definition of a service for the agent."""
     health = spec.health or (None if spec.port is None else HealthCheck())
     return Definition(
         name=spec.name,

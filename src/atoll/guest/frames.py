@@ -18,7 +18,7 @@ _KINDS = {byte: chr(byte) for byte in b"soetwmkx"}
 
 
 class Frame(NamedTuple):
-    """One frame: ``kind`` is its type letter."""
+    """A frame. ``kind`` is its type letter."""
 
     kind: str
     payload: bytes
@@ -73,7 +73,7 @@ def started_from(payload: bytes) -> int:
 
 
 def kept_from(payload: bytes) -> int:
-    """Return how many bytes of the output after a start frame are older, at most what a guest may keep."""
+    """Return the number of older bytes in the output after a start frame, at most a guest's limit."""
     return min(decoded(payload, _Kept).kept, _KEPT_MOST_BYTES)
 
 

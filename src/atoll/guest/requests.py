@@ -47,11 +47,11 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GuestInit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a guest is told about itself; what is None stays unchanged. ``entropy`` is sent as base64.
+    """A guest's settings; fields that are None stay unchanged. ``entropy`` is sent as base64.
 
     ``owners`` are path, uid and gid of the image's files that the host could not give to their owners. When
-    ``memory_bytes`` are nearly used, the agent kills the biggest program. ``services`` are definitions of all
-    services, of which those that are new or changed start.
+    ``memory_bytes`` are nearly used, the agent kills the biggest program. ``services`` defines all services;
+    the agent starts the new and changed ones.
     """
 
     generation: int | None = None
@@ -101,7 +101,7 @@ def warm(user: str) -> GuestRequest:
 
 
 def flush() -> GuestRequest:
-    """Write what is in the guest's caches to its disk."""
+    """Write the guest's caches to its disk."""
     return GuestRequest("POST", "/atoll/flush")
 
 
@@ -132,7 +132,7 @@ def list_processes() -> GuestRequest:
 
 
 def process_output(pid: int) -> GuestRequest:
-    """Follow a program's output: first what was kept of it, then new output."""
+    """Follow a program's output: first the kept output, then new output."""
     return GuestRequest("GET", f"/atoll/processes/{pid}/output")
 
 
@@ -176,7 +176,7 @@ def put_files(user: str | None) -> GuestRequest:
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What to search for, where, and how much of it to tell. ``pattern`` is RE2, or with ``literal`` a text."""
+    """The pattern, place and limits of a search. ``pattern`` is RE2, or with ``literal`` plain text."""
 
     pattern: str
     path: str
@@ -210,7 +210,7 @@ class _FilesBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def glob_files(path: GuestPath, pattern: str, *, hidden: bool, user: str | None) -> GuestRequest:
-    """List what lies below a directory and has a path, from there, that matches."""
+    """List the entries below a directory whose relative paths match."""
     return _post(
         "/atoll/files",
         _FilesBody(op="glob", path=path_text(path), pattern=pattern, hidden=hidden, user=user),
@@ -302,5 +302,5 @@ def loopback(port: int) -> GuestRequest:
 
 
 def stats() -> GuestRequest:
-    """Ask what is running inside."""
+    """Ask about the activity in the guest."""
     return GuestRequest("GET", "/atoll/stats")

@@ -1,4 +1,4 @@
-"""Services of a guest: requests, and how they are. All that comes from a guest is checked."""
+"""Services of a guest: requests and status. Every value from a guest is checked."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ServiceStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def service_info(spec: ServiceSpec, told: Mapping[str, ServiceStatus] | None) -> ServiceInfo:
-    """Join what is defined and what the guest tells; None is a sandbox that does not run."""
+    """Join a definition and the guest's status; None means that the sandbox does not run."""
     status = None if told is None else told.get(spec.name)
     if status is None:
         return ServiceInfo(spec=spec, state="asleep" if told is None else "waiting")
@@ -54,12 +54,12 @@ class _ServicesAnswer(msgspec.Struct):
 
 
 def list_services() -> GuestRequest:
-    """Ask how the services are."""
+    """Ask for the status of the services."""
     return GuestRequest("GET", "/atoll/services")
 
 
 def put_service(spec: ServiceSpec) -> GuestRequest:
-    """Define a service, which starts."""
+    """Define and start a service."""
     return json_request("PUT", f"/atoll/services/{spec.name}", definition_of(spec))
 
 
@@ -74,10 +74,10 @@ def move_service(name: str, verb: Verb) -> GuestRequest:
 
 
 def service_output(name: str, *, follow: bool) -> GuestRequest:
-    """Read what all runs of a service have printed; the answer is a stream of frames."""
+    """Read the output of all runs of a service; the answer is a stream of frames."""
     return GuestRequest("GET", f"/atoll/services/{name}/output{'?follow=true' if follow else ''}")
 
 
 def statuses_from(body: bytes) -> dict[str, ServiceStatus]:
-    """Read how the services are, by name."""
+    """Read the status of the services, by name."""
     return {each.name: each for each in decoded(body, _ServicesAnswer).services}

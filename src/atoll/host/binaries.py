@@ -25,10 +25,10 @@ def _program(name: str) -> Path:
 
 
 def check_programs() -> None:
-    """Refuse an install without any programs: one from the wheel for any machine, which has none.
+    """Refuse an install without programs, from the wheel for any machine.
 
     Raises:
-        UnsupportedError: It is such an install.
+        UnsupportedError: This install has no programs.
     """
     if (_BIN / "atoll-agent").is_file():
         return
@@ -61,7 +61,7 @@ def puller_path() -> Path:
 
 
 def relay_path() -> Path:
-    """Return the program that carries what sandboxes send and receive.
+    """Return the program that carries the traffic of sandboxes.
 
     Raises:
         HostError: The package was installed without it.

@@ -1,4 +1,4 @@
-"""Checks of what can stop a sandbox from running on this host, each with the command that fixes it."""
+"""Checks for problems that stop sandboxes from running on this host, each with the command that fixes it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _USERNS_SETTINGS = {
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One check. With level "error" no sandbox can run; ``remedy`` is one command or sentence."""
+    """A check. With level "error" no sandbox can run; ``remedy`` is one command or sentence."""
 
     name: str
     level: Literal["ok", "note", "warning", "error"]
@@ -154,7 +154,7 @@ def ids_check(lacks_ids: str | None, least: int) -> Check:
 def disk_kind_check(
     outcome: str | None, *, lacks_ids: bool, forced: bool, home: Home, kind: str
 ) -> Check | None:
-    """Check how disks of sandboxes are kept in the home, and what a snapshot costs there.
+    """Check the kind of sandbox disks in the home, and the cost of a snapshot there.
 
     Args:
         outcome: The result of a trial mount; None if it was not tried.

@@ -77,17 +77,17 @@ class Home:
 
     @property
     def sandboxes(self) -> Path:
-        """One directory for each sandbox, by its id."""
+        """A directory for each sandbox, by its id."""
         return self.path / "sandboxes"
 
     @property
     def snapshots(self) -> Path:
-        """One directory for each snapshot, by its id."""
+        """A directory for each snapshot, by its id."""
         return self.path / "snapshots"
 
     @property
     def templates(self) -> Path:
-        """One directory for each template, by its id."""
+        """A directory for each template, by its id."""
         return self.path / "templates"
 
     @property
@@ -97,7 +97,7 @@ class Home:
 
     @property
     def volumes(self) -> Path:
-        """One directory for each volume, by its id."""
+        """A directory for each volume, by its id."""
         return self.path / "volumes"
 
     @property
@@ -117,17 +117,17 @@ class Home:
 
     @property
     def teams(self) -> Path:
-        """One directory for each team, by its name: a copy of its row."""
+        """A directory for each team, by its name, with a copy of its row."""
         return self.path / "teams"
 
     @property
     def keys(self) -> Path:
-        """One directory for each key, by its id: a copy of its row, without the key."""
+        """A directory for each key, by its id, with a copy of its row, which lacks the key."""
         return self.path / "keys"
 
     @property
     def secrets(self) -> Path:
-        """One directory for each secret, by its id: a copy of its row, with the value sealed."""
+        """A directory for each secret, by its id, with a copy of its row and the sealed value."""
         return self.path / "secrets"
 
     @property
@@ -154,7 +154,7 @@ class Home:
         """Make every missing directory, accessible to this user only.
 
         Raises:
-            HostError: One of them cannot be made, or belongs to another user.
+            HostError: A directory cannot be made, or belongs to another user.
         """
         self.make_top()
         try:

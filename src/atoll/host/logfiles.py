@@ -8,7 +8,7 @@ from pathlib import Path
 from atoll.host.syscalls import punch_hole
 
 _SECTOR_BYTES = 512
-# Whole blocks of any file system: a part of a block would only be zeroed.
+# A multiple of every file system's block size: a hole in part of a block would only zero it.
 _BLOCK_BYTES = 1 << 16
 
 
@@ -29,10 +29,10 @@ def append_log(path: Path, line: str) -> None:
 def forget_log_head(path: Path, *, most_bytes: int, keep_bytes: int) -> bool:
     """Free the disk space of a log larger than ``most_bytes``, except its newest ``keep_bytes``.
 
-    What remains stays at its offset: writers continue to append, and readers continue where they were.
+    The rest stays at its offset: writers continue to append, and readers continue where they were.
 
     Returns:
-        Whether it was larger. A missing log is small.
+        Whether the log was larger. A missing log is small.
 
     Raises:
         OSError: The file system cannot make holes.
@@ -55,8 +55,8 @@ def forget_log_head(path: Path, *, most_bytes: int, keep_bytes: int) -> bool:
 def read_log(path: Path, offset: int, most_bytes: int) -> tuple[bytes, int]:
     """Return some bytes from an offset on, and the offset of the first of them.
 
-    It is past what was forgotten, at the start of a line. Nothing is read from a missing log, or past its
-    end.
+    The returned offset is past the freed part, at the start of a line. A missing log, or an offset past the
+    end, gives no bytes.
     """
     offset = max(offset, 0)
     try:

@@ -1,4 +1,4 @@
-"""Which addresses are this host's own."""
+"""Recognizes this host's own addresses."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _ANSWER_BYTES = 4096
 
 
 def is_this_host(address: str) -> bool:
-    """Whether a connection to an address ends at this host: the kernel's routes of this moment say so.
+    """Whether a connection to an address ends at this host, by the kernel's current routes.
 
-    So this includes each address of each interface, and what is routed to this host besides. A connection from
-    outside to such an address passes the firewall in front of the host; one from here would not.
+    So this includes all addresses of all interfaces, and any other address routed to this host. A connection
+    from outside to such an address passes the firewall in front of the host; a connection from here would
+    not.
     """
     to = ipaddress.ip_address(address)
     if to.is_unspecified:  # a connection there leads to the loopback interface
@@ -31,7 +32,7 @@ def is_this_host(address: str) -> bool:
         kernel.send(_HEADER.pack(_HEADER.size + len(body), _GET_ROUTE, _REQUEST, 0, 0) + body)
         answer = kernel.recv(_ANSWER_BYTES)
     kind = _HEADER.unpack_from(answer)[1]
-    if kind == _ERROR:  # nothing leads there
+    if kind == _ERROR:  # there is no route
         return False
     route: int = _ROUTE.unpack_from(answer, _HEADER.size)[7]
     return route in (_LOCAL, _ANYCAST)

@@ -1,4 +1,4 @@
-"""The records of a home's relay and edge, so that the next supervisor finds them, and whoever unplugs can end them."""
+"""The records of a home's relay and edge, so that a new supervisor or an unplug finds them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OwnProgram = Literal["relay", "edge"]
 
 
 def note_program(home: Home, name: OwnProgram, pid: int, start_ticks: int) -> None:
-    """Record which process is the home's relay or edge. Call it before the program is told anything.
+    """Record the process of the home's relay or edge. Call this before any message to the program.
 
     Raises:
         OSError: The record cannot be written.
@@ -38,7 +38,7 @@ def end_program(home: Home, name: OwnProgram) -> None:
     """Kill the home's relay or edge, and no other process. Its connections are reset. Idempotent.
 
     Raises:
-        HostError: It does not end, or nobody can tell which process it is.
+        HostError: The program does not end, or its process cannot be identified.
     """
     record = _recorded(home, name)
     if record is None:
@@ -55,7 +55,7 @@ def earlier_program(home: Home, name: OwnProgram) -> LeftProgram | None:
     """Return the home's relay or edge that an earlier supervisor has left; None if none runs.
 
     Raises:
-        HostError: Nobody can tell which process it is.
+        HostError: The process cannot be identified.
     """
     record = _recorded(home, name)
     if record is None:
@@ -67,7 +67,7 @@ def earlier_program(home: Home, name: OwnProgram) -> LeftProgram | None:
 
 
 def _recorded(home: Home, name: OwnProgram) -> _Record | None:
-    """The record of a program of this boot. There is none if there was no program: it is recorded first."""
+    """The record of a program of this boot. Without a record no program ran: the record comes first."""
     try:
         record = from_json(_path(home, name).read_bytes(), _Record)
     except FileNotFoundError:

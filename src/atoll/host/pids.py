@@ -91,8 +91,9 @@ def stands_still(pid: int, *, held: bool = False) -> bool:
     """Whether every thread of a process is stopped, or has ended.
 
     Args:
-        held: Whether a thread counts that the host's kernel holds and that no signal reaches. It may still be
-            starting a process, unless that takes long: then it waits for one that it has started (vfork).
+        held: Whether a thread counts that the host's kernel holds and that no signal reaches. Such a thread
+            may still be starting a process. If it stays so for long, it waits for a process that it has
+            started (vfork).
     """
     still = b"TtZX" + (b"D" if held else b"")
     try:

@@ -59,7 +59,7 @@ class Program:
                 os.killpg(self.pid, signal.SIGKILL)
             try:
                 await to_the_end(_readable(self._pidfd))
-            finally:  # also when this task is cancelled meanwhile: nobody else reaps it
+            finally:  # reap it even if this task is cancelled meanwhile: nobody else does
                 self._reap()
 
     def leave(self) -> None:
@@ -84,10 +84,10 @@ def start_program(
     env: Mapping[str, str] | None = None,
     cwd: str = "/",
 ) -> Program:
-    """Start a program in its own session, with these descriptors as its stdio and no others.
+    """Start a program in its own session, with these descriptors as its stdio.
 
     Args:
-        pass_fds: Further descriptors that it gets, under the same numbers.
+        pass_fds: The only further descriptors that it gets, under the same numbers.
         env: Its whole environment; None is this process's.
 
     Raises:
@@ -171,7 +171,7 @@ async def run_program(
     Processes that it leaves behind do not delay the answer.
 
     Args:
-        stdin: What it reads; None is the empty file.
+        stdin: Its standard input; None means an empty file.
         timeout_s: Seconds until it is killed; None waits for ever.
         env: Its whole environment; None is this process's.
         on_stderr: Called with each piece of its stderr as it comes.
@@ -296,7 +296,7 @@ async def _readable(fd: int) -> None:
 async def to_the_end(work: Coroutine[Any, Any, _T]) -> _T:
     """Finish ``work`` even if this task is cancelled meanwhile, and only then raise the cancellation.
 
-    A thread continues when its task is cancelled, and would create again what was removed meanwhile.
+    A thread continues when its task is cancelled, and would make files again that were removed meanwhile.
     """
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None

@@ -24,10 +24,10 @@ class _Client:
     """A package client: where its registries are configured, and how it tells them.
 
     Args:
-        programs: Its names; any of them says that the host has it.
+        programs: Its names; a program of any of these names means that the host has it.
         variables: Patterns of the environment variables that name a registry.
         files: Its configuration; ``~`` is the user's home.
-        question: Arguments to its first program, which then prints its registries, also the built-in one.
+        question: Arguments to its first program, which then prints its registries, the built-in one included.
         own: Yields text with the addresses that it uses.
     """
 
@@ -41,12 +41,13 @@ class _Client:
 def registry_hosts(environ: Mapping[str, str], more: str = "") -> dict[str, tuple[str, ...]]:
     """Return the hosts of package registries, by the name of the client that uses them.
 
-    A client that this host has and that names no registry has no hosts. It reads the clients' configuration and asks
-    those that have a registry built in. Takes up to seconds: call it in a thread.
+    A client on this host that names no registry has no hosts. This reads the clients' configuration, and asks
+    the clients that have a registry built in. It may take seconds: call it in a thread.
 
     Args:
         environ: The environment, in which clients are configured too.
-        more: Further hosts, separated by spaces or commas; they stand under the name of their setting.
+        more: Further hosts, separated by spaces or commas; the result has them under the name of their
+            setting.
     """
     with ThreadPoolExecutor(max_workers=len(_CLIENTS)) as threads:
         told = threads.map(lambda client: _hosts(list(_texts(client, environ))), _CLIENTS.values())

@@ -1,4 +1,4 @@
-"""What cargo and Maven use when nobody has configured a registry. Each is asked: atoll names no registry itself."""
+"""Asks cargo and Maven for their registries where none is configured: atoll names no registry itself."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from xml.etree import ElementTree
 
 _PROGRAM_S = 5
 _LONGEST_BYTES = 1 << 20
-# A project that needs a package: to look for it, cargo reads what its registry says about itself. It reads no
-# configuration beside the one that is laid here, and no project around this one.
+# A project that needs a package: to look for the package, cargo reads its registry's description of itself.
+# It reads no configuration but the one written here, and no project around this one.
 _PROJECT = """\
 [package]
 name = "asks-for-the-registry"
@@ -37,7 +37,7 @@ _REPOSITORIES = (
 
 
 def read(path: Path) -> bytes | None:
-    """Return what a file of a client's configuration says; None if there is none of a usual size."""
+    """Return the content of a client's configuration file; None if it is missing or too large."""
     with contextlib.suppress(OSError, ValueError):
         if path.is_file() and path.stat().st_size <= _LONGEST_BYTES:
             return path.read_bytes()
@@ -45,9 +45,9 @@ def read(path: Path) -> bytes | None:
 
 
 def asked(argv: Sequence[str], environ: Mapping[str, str]) -> str:
-    """Return what a program prints within seconds; nothing if it is not there, or takes longer.
+    """Return the output of a program within seconds; empty if the program is missing, or takes longer.
 
-    It runs in the root directory: what lies in a directory that others write to must not configure it.
+    It runs in the root directory, where no file of other users can configure it.
     """
     program = shutil.which(argv[0], path=environ.get("PATH"))
     if program is None:
@@ -73,7 +73,7 @@ def asked(argv: Sequence[str], environ: Mapping[str, str]) -> str:
 
 
 def cargos_own(environ: Mapping[str, str]) -> Iterator[str]:
-    """What cargo's configuration says, and the registries that it has used or uses by default."""
+    """The text of cargo's configuration, and the registries that it has used or uses by default."""
     home = Path(environ.get("CARGO_HOME") or Path(environ.get("HOME") or "/nonexistent", ".cargo"))
     configured = read(home / "config.toml") or read(home / "config") or b""
     lines = configured.decode(errors="replace").splitlines()
@@ -93,7 +93,7 @@ def cargos_own(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _cargos_index(home: Path) -> Iterator[str]:
-    """What a cargo home remembers of registries: the host of each index, and where that says its crates are."""
+    """The registries in a cargo home: the host of each index, and the index's own configuration."""
     for path in sorted(home.glob("registry/index/*-*/config.json")):
         yield f"https://{path.parent.name.rpartition('-')[0]}/"
         yield (read(path) or b"").decode(errors="replace")
@@ -105,7 +105,7 @@ def mavens_own(environ: Mapping[str, str]) -> Iterator[str]:
     users = Path(environ.get("HOME") or "/nonexistent", ".m2/settings.xml")
     settings = [_xml(read(path)) for path in (users, *(home / "conf/settings.xml" for home in homes))]
     mirrors = [mirror for one in settings for mirror in one.iterfind("{*}mirrors/{*}mirror")]
-    # One that is blocked leads nowhere.
+    # A blocked mirror leads nowhere.
     mirrors = [mirror for mirror in mirrors if _said(mirror, "blocked") != "true"]
     yield from (_said(mirror, "url") for mirror in mirrors)
     for one in settings:
@@ -145,7 +145,7 @@ def _super_pom(home: Path) -> bytes | None:
 
 
 def _xml(text: bytes | None) -> ElementTree.Element:
-    """Return what a file says, without its comments; nothing if it cannot be read."""
+    """Return the content of a file, without its comments; nothing if it cannot be read."""
     with contextlib.suppress(ElementTree.ParseError, ValueError):
         return ElementTree.fromstring(text or b"")
     return ElementTree.Element("nothing")

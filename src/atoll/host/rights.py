@@ -1,4 +1,4 @@
-"""The rights of this process. It gives up what it does not need, for itself and everything it starts."""
+"""Gives up the rights that this process does not need, for itself and everything it starts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NEEDLESS = {
 
 
 def lower_rights() -> None:
-    """Give up permanently what a supervisor does not need.
+    """Give up permanently the rights that a supervisor does not need.
 
     Afterwards no program that it starts gains rights by being setuid, and neither it nor they leave core
     files. No other process of the same user can read its memory, and it loses the rights of root that are in
@@ -53,10 +53,10 @@ def lower_rights() -> None:
 
 
 def give_up_rights() -> None:
-    """Give up permanently whatever this process may do beyond its user's own files and sockets.
+    """Give up permanently all rights of this process beyond its user's own files and sockets.
 
-    For a process that serves strangers and starts no program. As root it loses all of root's rights. What is
-    left is what any user has, over files that belong to root. Call it in a process with one thread.
+    This is for a process that serves strangers and starts no program. As root it loses all of root's rights,
+    and keeps an ordinary user's rights over root's files. Call it in a process with one thread.
 
     Raises:
         OSError: The kernel refuses it.
@@ -83,7 +83,7 @@ def write_nowhere_but(directories: Iterable[Path]) -> None:
         return
     try:
         syscalls.unshare(syscalls.CLONE_NEWNS)
-        # what the host unmounts later is unmounted here, too
+        # a later unmount on the host unmounts here, too
         syscalls.mount("", "/", "", syscalls.MS_REC | syscalls.MS_SLAVE, "")
         places = [os.path.realpath(directory) for directory in directories]
         for place in places:

@@ -84,7 +84,7 @@ def setns(fd: int, flags: int) -> None:
 
 
 def disconnect(fd: int) -> None:
-    """End a TCP connection at once, with a reset, whoever else has it open. What it has received can be read."""
+    """Reset a TCP connection at once, even if others have it open. Received data can still be read."""
     _check(_libc.connect(fd, bytes(_SOCKADDR_BYTES), _SOCKADDR_BYTES))  # to AF_UNSPEC, which is 0
 
 
@@ -140,8 +140,8 @@ def _set_mount(target: str, more: int, less: int, flags: int) -> None:
 def bind_read_only(source: str, below: int, path: str) -> None:
     """Make ``source`` appear, read-only, at ``path`` below the directory ``below``, through no symlink.
 
-    It is read-only wherever it appears. A remount of a bind would apply only to that one mount, not to those
-    that it has propagated to.
+    It is read-only wherever it appears. A remount of a bind would apply only to that mount, not to its
+    propagated copies.
     """
     how = _OpenHow(os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS | _RESOLVE_BENEATH)
     name = os.fsencode(path)
@@ -172,7 +172,7 @@ def syncfs(fd: int) -> None:
 
 
 def begin_flush(fd: int) -> None:
-    """Make the kernel begin to write the cached pages of a file. It waits only for room in the disk's queue.
+    """Make the kernel begin to write the cached pages of a file. Waits only for room in the disk's queue.
 
     Nothing is durable after that, but ``fsync`` has less to do.
     """

@@ -1,6 +1,6 @@
 """Images: immutable root file systems.
 
-They are built, unpacked from the package atoll-base, or pulled on first use.
+An image is built, unpacked from the package atoll-base, or pulled on its first use.
 """
 
 from atoll.images.catalog import Image

@@ -73,7 +73,7 @@ async def build(
 
 
 async def apt_config() -> str:
-    """Return what ``apt-config dump`` prints on this host; empty where there is no apt."""
+    """Return the output of ``apt-config dump`` on this host; empty where there is no apt."""
     try:
         result = await run_program(["apt-config", "dump"])
     except RunProgramError:

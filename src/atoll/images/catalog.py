@@ -28,7 +28,7 @@ _KEEP_DOWNLOADS_S = 24 * 3600.0
 class Image(msgspec.Struct, frozen=True, kw_only=True):
     """An image that is complete on the disk.
 
-    ``lowers`` are its layers, the top one first; they never change.
+    ``lowers`` are its layers, the top layer first. Layers never change.
     """
 
     info: ImageInfo
@@ -40,7 +40,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
-    """What a name refers to. ``fingerprint`` is that of the recipe if the image was built."""
+    """The target of a name. ``fingerprint`` is the recipe's if the image was built."""
 
     digest: str
     fingerprint: str = ""
@@ -87,7 +87,7 @@ class Catalog:
         return Image(info=info, lowers=lowers) if all(lower.is_dir() for lower in lowers) else None
 
     def pulled_for(self, team: str) -> Sequence[Image]:
-        """Return the images that a team had pulled, oldest first, including those that lost their names.
+        """Return the images that a team had pulled, oldest first, even if they lost their names.
 
         Returns nothing where homes share their images, because each home has its own teams.
         """
@@ -98,7 +98,7 @@ class Catalog:
         return sorted(found, key=lambda image: image.info.created_at)
 
     def names(self) -> dict[str, Named]:
-        """Return what each name refers to."""
+        """Return the target of each name."""
         try:
             return from_json((self.directory / _INDEX).read_bytes(), dict[str, Named])
         except (FileNotFoundError, ValueError):
@@ -120,7 +120,7 @@ class Catalog:
             names[name] = named
 
     def is_only_name(self, name: str) -> bool:
-        """Whether the image would be lost with that name: it is its digest or its only name."""
+        """Whether the image would be lost with this name, which is its digest or its only name."""
         names = self.names()
         if name not in names:
             return True
@@ -129,9 +129,9 @@ class Catalog:
     def remove(self, name: str) -> Sequence[Path]:
         """Forget a name. If it was the image's last name, or its digest, forget the image too.
 
-        Returns the directories to erase: what only that image has. The caller holds the lock on layers and has checked
-        that nothing needs the image. Where homes share their images, another home may need it: then only
-        names are forgotten.
+        Returns the directories to erase, which only that image has. The caller holds the lock on layers and
+        has checked that nothing needs the image. Where homes share their images, another home may need it:
+        then only names are forgotten.
 
         Raises:
             ImageNotFoundError: No image has that name.
@@ -160,7 +160,7 @@ class Catalog:
         return self.directory / digest
 
     def unneeded(self, in_use: Collection[str], *, now_s: float | None = None) -> Sequence[Path]:
-        """Return what nothing needs: images without a name, layers of no image, and stale files.
+        """Return unneeded paths: images without a name, layers of no image, and stale files.
 
         Downloads and half-written checksums are stale after a day without progress. Returns nothing where
         homes share their images. The caller holds the lock on layers.

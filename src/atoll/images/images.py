@@ -33,13 +33,13 @@ _LOCK = ".lock"
 
 
 class Images:
-    """The images of one home, by name: ``base``, which is built here, and those of registries.
+    """The images of one home, by name: ``base``, which is built here, and images of registries.
 
-    Builds run in a temporary directory, one at a time for all processes. What a crashed build left is removed
-    by the next one.
+    Builds run in a temporary directory, one at a time for all processes. The next build removes the leftovers
+    of a crashed one.
 
     Args:
-        directory: Where the images are. It may be a symbolic link, so that homes can share images.
+        directory: The place of the images. It may be a symbolic link, so that homes can share images.
         settings: How images are pulled from registries.
         stacking: How layers are stacked in this home.
         ready: The archive that ``base`` is unpacked from; None builds it.
@@ -65,7 +65,7 @@ class Images:
         """Return the image with that name or digest; None if it is not here.
 
         Raises:
-            InvalidSpecError: It is not a name of an image.
+            InvalidSpecError: The name is not valid for an image.
         """
         return self._catalog.get(image_name(name))
 
@@ -75,7 +75,7 @@ class Images:
         None if there is none here.
 
         Raises:
-            InvalidSpecError: It is not a name of an image.
+            InvalidSpecError: The name is not valid for an image.
         """
         name = image_name(name)
         if name == BASE:
@@ -100,21 +100,21 @@ class Images:
         """Return the image with that name. A missing one is built or pulled first.
 
         ``base`` is built again if its recipe has changed. If several callers ask at once, in any processes,
-        one does the work and the others wait. Cancelling ends it.
+        one of them does the work and the others wait. Cancelling ends the work.
 
         Args:
             progress: Called with each report of the work.
-            newest: Ask the registry what it has now under that name. With credentials this always happens.
+            newest: Ask the registry for its current image of that name. With credentials this always happens.
             access: The team and its rights.
-            most_bytes: How much it may add to the disk, if that is less than any image may have.
+            most_bytes: The most bytes that it may add to the disk, if less than any image may have.
 
         Raises:
-            InvalidSpecError: It is not a name of an image.
-            QuotaError: It would add more than ``most_bytes``.
-            ImageNotFoundError: Its registry has no such image.
+            InvalidSpecError: The name is not valid for an image.
+            QuotaError: The image would add more than ``most_bytes``.
+            ImageNotFoundError: The registry has no such image.
             ImageBuildError: The build failed; the hint says what to do.
-            ImagePullError: The registry did not return it, or returned an invalid image.
-            UnsupportedError: There is none for this machine.
+            ImagePullError: The registry returned no image, or an invalid one.
+            UnsupportedError: There is no image for this machine.
             HostError: This host lacks something that a build needs.
         """
         name = image_name(name)
@@ -146,7 +146,7 @@ class Images:
     async def unpacked_again(
         self, digest: str, progress: Callable[[Progress], None]
     ) -> AsyncIterator[Path | None]:
-        """Give the files of an image once more, in a directory of their own, which is erased afterwards.
+        """Unpack the files of an image once more, in a directory of their own that is erased afterwards.
 
         Gives None if the installed packages do not contain that image.
 
@@ -205,8 +205,8 @@ class Images:
         """Forget that name, and erase the image if it was its last name.
 
         Args:
-            check: Raises if something needs the image. It is called after any wait for a pull, when things
-                may have changed.
+            check: Raises if something needs the image. This is called after any wait for a pull, because that
+                may have changed things.
             take: Moves a directory out of its place, to be erased later. None erases it before this returns.
 
         Raises:
@@ -222,7 +222,7 @@ class Images:
                     await asyncio.to_thread(remove_tree, path)
 
     def unneeded(self, in_use: Collection[str]) -> Collection[Path]:
-        """Return what nothing needs. While a pull may use it, or where homes share images, return nothing.
+        """Return unneeded paths. Returns none while a pull may use them, or where homes share images.
 
         Args:
             in_use: Digests of images that are needed even without a name.
@@ -239,7 +239,7 @@ class Images:
         """Erase one of the unneeded paths.
 
         Raises:
-            InUseError: It is needed by now.
+            InUseError: Something needs the path by now.
         """
         fd = try_lock(self._pulls.layers_lock)
         try:
@@ -255,7 +255,7 @@ class Images:
                 os.close(fd)
 
     def _headed(self, progress: Callable[[Progress], None]) -> Callable[[Progress], None]:
-        """Return a function that passes reports on with a heading: what is made, and that it is made once."""
+        """Return a function that passes reports on with a heading: the work, and why it happens just once."""
         is_first = BASE not in self._catalog.names()
         why = (
             "for the first sandbox of this home"

@@ -1,4 +1,4 @@
-"""Which image may be meant by a name that no registry knows. Nothing here touches the host."""
+"""Guesses the image behind a name that no registry knows. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from atoll.images.recipe import BASE
 from atoll.images.reference import is_digest, repository
 
 _LATEST = ":latest"
-# What most people pull: a name that is near to one of these is misspelt more often than meant.
+# The most popular images: a name close to one of these is more often a misspelling than meant.
 _COMMON = (
     *(
         "alpine",
@@ -53,10 +53,10 @@ def has_registry(name: str) -> bool:
 
 
 def names_near(name: str, known: Iterable[str]) -> list[str]:
-    """Return which names, of those known and ``base``, may be meant by one that does not exist.
+    """Return the known names, ``base`` among them, that a missing name may stand for.
 
-    The closest comes first: ``base`` for ``bse``, and ``python:3.12`` for ``python:3.21``. A misspelt repository
-    that many people pull is corrected too: ``python:3.12`` for ``pyhton:3.12``.
+    The closest comes first: ``base`` for ``bse``, and ``python:3.12`` for ``python:3.21``. This also corrects
+    a popular repository: ``python:3.12`` for ``pyhton:3.12``.
     """
     shown = [_short(each) for each in [BASE, *known] if not is_digest(each)]
     wanted = _short(name)
@@ -67,9 +67,9 @@ def names_near(name: str, known: Iterable[str]) -> list[str]:
 
 
 def misspelt(name: str, known: Iterable[str]) -> list[str]:
-    """Return what may be meant by a name that looks misspelt, before any registry is asked.
+    """Return the names that a misspelt-looking name may stand for, before any registry is asked.
 
-    A common name is none, nor is another tag of an image that is here.
+    A common name does not look misspelt, nor does another tag of an image that is here.
     """
     known, stem = [*known], repository(name)
     if has_registry(name) or stem in (BASE, *_COMMON) or stem in map(repository, known):
@@ -78,10 +78,10 @@ def misspelt(name: str, known: Iterable[str]) -> list[str]:
 
 
 def with_near_names(error: AtollError, name: str, known: Iterable[str]) -> AtollError:
-    """Return an error about an image that no registry gave, with the names that may be meant.
+    """Return the error about an image that no registry has, with similar names.
 
     Args:
-        error: What was said of the registry.
+        error: The error from the registry.
         name: The image that was asked for.
         known: The images that are here.
     """
@@ -98,10 +98,10 @@ def with_near_names(error: AtollError, name: str, known: Iterable[str]) -> Atoll
 
 
 def with_near_templates(error: AtollError, name: str, templates: Collection[str]) -> AtollError:
-    """Return an error about an image that no registry gave, with the templates that may be meant.
+    """Return the error about an image that no registry has, with similar names of templates.
 
     Args:
-        error: What was said of the image.
+        error: The error about the image.
         name: The image that was asked for.
         templates: The names of the templates that the caller may use.
     """

@@ -28,14 +28,14 @@ def write_owners(image: Path, owners: Sequence[Owner]) -> None:
 
 
 def stacked_owners(below: dict[str, tuple[int, int]], above: dict[str, tuple[int, int]]) -> None:
-    """Combine the owners of the layers ``below`` with those of ``above``, which makes some files root's."""
+    """Combine the owners of the layers ``below`` with those of ``above``, which gives some files to root."""
     below.update(above)
     for path in [path for path, owner in below.items() if owner == (0, 0)]:
         del below[path]
 
 
 def read_owners(image: Path) -> tuple[Owner, ...]:
-    """Return what ``write_owners`` recorded; nothing where the files have their owners."""
+    """Return the record of ``write_owners``; empty where the files have their owners."""
     try:
         return from_json((image / _OWNERS).read_bytes(), tuple[Owner, ...])
     except FileNotFoundError:

@@ -28,7 +28,7 @@ from atoll.images.seams import may_need_seam, seam_name
 from atoll.types import ImageAccess, ImageInfo, Progress
 
 Stacking = Literal["trusted", "user", "none"]
-"""Whose overlay attributes this home reads: those of the host's root, those of a user namespace, or none."""
+"""The overlay attributes that this home reads: the host root's, a user namespace's, or none."""
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _TRIES = 3
@@ -42,7 +42,7 @@ Report = Callable[[Progress], None]
 
 
 class _Layer(NamedTuple):
-    """A layer to unpack: its directory, the digest of its content, and how it is downloaded."""
+    """A layer to unpack: its directory, the digest of its content, and its download."""
 
     directory: str
     diff_id: str
@@ -51,7 +51,7 @@ class _Layer(NamedTuple):
 
 @dataclass(frozen=True)
 class _Asked:
-    """A requested pull: the name, the rights, the realm of the result, and what it may add to the disk."""
+    """A requested pull: the name, the rights, the realm of the result, and its most bytes on the disk."""
 
     name: str
     access: ImageAccess
@@ -80,9 +80,9 @@ class Pulls:
     ) -> Image:
         """Return the image with that name.
 
-        With ``newest`` it is what the registry has now, otherwise of any age. If several callers ask at once,
-        in any processes, one pulls and the others wait. The next pull continues what an error or a
-        cancellation interrupted.
+        With ``newest`` it is the registry's current one, otherwise of any age. If several callers ask at
+        once, in any processes, one of them pulls and the others wait. The next pull continues after an error
+        or a cancellation.
 
         Raises:
             ImageNotFoundError: Its registry has none.
@@ -133,8 +133,8 @@ class Pulls:
     def _among_pulls(self, directory: Path) -> Iterator[set[Path]]:
         """Keep a directory of downloads while pulls use it.
 
-        The last of these pulls removes what they no longer need, because another pull may be about to use it,
-        and the directory if it is empty.
+        The last of these pulls removes files that no pull needs, because until then another pull may use
+        them. It also removes the directory if it is empty.
         """
         done_with = self._done_with.setdefault(directory, set())
         fd = _shared(directory)
@@ -146,7 +146,7 @@ class Pulls:
                     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     for path in self._done_with.pop(directory, ()):
                         path.unlink(missing_ok=True)
-                    with contextlib.suppress(OSError):  # a later pull continues with what is there
+                    with contextlib.suppress(OSError):  # a later pull continues from the files in it
                         directory.rmdir()
             finally:
                 os.close(fd)
@@ -160,7 +160,7 @@ class Pulls:
                 missing = self._missing(asked.realm, resolved)
                 fetched += [layer.blob for layer in missing]
                 await self._fetch(asked, missing, progress)
-            # What is unpacked must get its record before another process collects what no image needs.
+            # An unpacked layer must get its record before another process collects unused layers.
             async with held(self.layers_lock, progress, "waiting for another image"):
                 if image := self._catalog.get(digest):
                     return self._named(asked, image)
@@ -277,7 +277,7 @@ class Pulls:
     async def _aside(self, layer: str) -> AsyncIterator[Path]:
         """Make an empty directory to build a layer in.
 
-        It is not taken for a layer, and is erased afterwards.
+        The directory does not count as a layer, and is erased afterwards.
         """
         aside = Path(tempfile.mkdtemp(prefix=BUILDING, dir=self._catalog.layers))
         try:
@@ -378,7 +378,7 @@ def _shared(directory: Path) -> int:
     """Return a descriptor of a directory, made if missing, with the shared lock on it."""
     while True:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):  # it was just removed
+        with contextlib.suppress(FileNotFoundError):  # another process has just removed it
             fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             fcntl.flock(fd, fcntl.LOCK_SH)
             if directory.exists() and os.path.samestat(directory.stat(), os.fstat(fd)):

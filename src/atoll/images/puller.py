@@ -76,7 +76,7 @@ class Blob(msgspec.Struct, frozen=True):
 
 
 class RunConfig(msgspec.Struct, frozen=True, rename="pascal"):
-    """What an image says about its program. Registries send null for values that are not set."""
+    """An image's configuration of its program. Registries send null for unset values."""
 
     user: str | None = None
     env: list[str] | None = None
@@ -109,7 +109,7 @@ class Resolved(msgspec.Struct, frozen=True):
 class Unpacked(msgspec.Struct, frozen=True):
     """The result of unpacking a layer.
 
-    ``skipped`` counts devices. ``owners`` are those that could not be set.
+    ``skipped`` counts devices. ``owners`` are the owners that could not be set.
     """
 
     bytes: int
@@ -128,7 +128,7 @@ class PullSettings(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         mirrors: Hosts to ask first, by the registry's host, each with a path if it needs one.
         insecure: Hosts, with ports, for which plain http is allowed.
-        private: Networks in which no registry is asked for an image that a stranger named.
+        private: Networks whose registries are never asked for an image that a stranger named.
         most_bytes: The largest size of an image, unpacked.
         most_entries: The largest number of files in an image.
     """
@@ -188,7 +188,7 @@ class Puller:
             came: Called with the number of bytes downloaded so far.
 
         Raises:
-            ImagePullError: They cannot be downloaded.
+            ImagePullError: The download failed.
             NoSpaceError: The disk is full.
         """
         place = self._place(name, access)
@@ -222,15 +222,15 @@ class Puller:
     ) -> bool:
         """Make the seam of these layers in an empty directory, and return whether they need it.
 
-        They need it if one of them has a directory only as a parent of its files: the layers below know its
+        Layers need a seam if one has a directory only as a parent of its files: the layers below know its
         owner.
 
         Args:
-            where: Where the layers are.
-            layers: Their names, the top one first.
+            where: The place of the layers.
+            layers: Their names, the top layer first.
 
         Raises:
-            ImagePullError: It cannot be made.
+            ImagePullError: The seam cannot be made.
             NoSpaceError: The disk is full.
         """
         with _opened(where, os.O_DIRECTORY) as layers_fd, _opened(directory, os.O_DIRECTORY) as directory_fd:

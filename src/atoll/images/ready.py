@@ -29,7 +29,7 @@ _CHECKED = 0.05
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What the package says about its archive. ``machine`` is the processor, as in ``uname -m``."""
+    """The package's description of its archive. ``machine`` is the processor, as in ``uname -m``."""
 
     fingerprint: str
     digest: str
@@ -46,7 +46,7 @@ class ReadyBase(msgspec.Struct, frozen=True):
     archive: Path
 
     async def unpack(self, image: Path, progress: Callable[[Progress], None]) -> None:
-        """Make ``rootfs`` in the directory ``image``. Cancelling ends it; what exists by then stays.
+        """Make ``rootfs`` in the directory ``image``. Cancelling stops this and leaves the files so far.
 
         Raises:
             ImageBuildError: The archive is damaged.
@@ -76,7 +76,7 @@ class ReadyBase(msgspec.Struct, frozen=True):
         owners: list[Owner] = []
         try:
             with tarfile.open(self.archive, "r|xz", errorlevel=2) as tar:
-                # The package is as trusted as this one, so links and owners are taken as they are.
+                # The package is as trusted as this one, so take links and owners as they are.
                 tar.extraction_filter = lambda member, _: member
                 members = self._members(tar, owners, tell, stop)
                 (image / "rootfs").mkdir()

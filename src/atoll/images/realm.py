@@ -1,4 +1,4 @@
-"""Realms of images: what one team pulled with its credentials gives no other team access to its files."""
+"""Realms of images: a pull with one team's credentials gives no other team access to the files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _MARK = "@"
 
 @dataclass(frozen=True)
 class Realm:
-    """Images that share layers, and who may use them.
+    """Images that share layers, and the teams that may use them.
 
-    Nothing of one realm can be found from another, neither by an image's digest nor by a layer's: anyone who
-    makes an image can claim that it contains a layer with some digest.
+    No realm finds anything of another, neither by an image's digest nor by a layer's. The reason is that the
+    maker of an image can claim that it contains a layer with any digest.
 
     Attributes:
-        owner: A team; the empty string for images open to all teams, None for those of the home's owner.
+        owner: A team; the empty string for images open to all teams, None for images of the home's owner.
     """
 
     owner: str | None
@@ -34,10 +34,10 @@ class Realm:
         return not is_key(key) if self.owner is None else key.startswith(self.key(""))
 
     def directory(self, digest: str) -> str:
-        """Return the name of the directory for what has the digest ``sha256:…``.
+        """Return the name of the directory for the digest ``sha256:…``.
 
         Raises:
-            ImagePullError: It is not a digest.
+            ImagePullError: The text is not a digest.
         """
         name = directory_name(digest)
         if self.owner is None:

@@ -1,4 +1,4 @@
-"""The recipe of the image ``base``. Nothing here touches the host."""
+"""The recipe of the image ``base``. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Names of images: ``base``, which atoll builds, and references to registries.
 
-Nothing here touches the host.
+This module is pure.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _DIGEST = re.compile(r"sha256-[0-9a-f]{64}")
 def image_name(text: str) -> str:
     """Return the name that an image is stored under: the reference, with the tag ``latest`` if it has none.
 
-    ``@TEAM/`` may come before it for an image that belongs to one team, and ``@/`` for one of all teams.
+    A prefix ``@TEAM/`` marks an image that belongs to one team, and ``@/`` an image for all teams.
 
     Raises:
-        InvalidSpecError: It is not a reference.
+        InvalidSpecError: The text is not a reference.
     """
     if text == BASE or _DIGEST.fullmatch(text):
         return text
@@ -66,10 +66,10 @@ def repository(name: str) -> str:
 
 
 def directory_name(digest: str) -> str:
-    """Return the name of the directory for what has the digest ``sha256:…``.
+    """Return the name of the directory for the digest ``sha256:…``.
 
     Raises:
-        ImagePullError: It is not a digest, but other text from a registry or an image.
+        ImagePullError: The text, from a registry or an image, is not a digest.
     """
     name = digest.replace(":", "-")
     if not _DIGEST.fullmatch(name):

@@ -1,7 +1,7 @@
 """Directories that a layer has only as parents of its files.
 
 The layers below know such a directory's owner and mode, but the kernel shows those of the top layer. A seam
-is one more layer on top of all that sets them again; the puller makes it.
+is a further layer, on top of all, that sets them again. The puller makes it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _IMPLIES = "overlay.atoll.implies"
 
 
 def may_need_seam(layers: Iterable[Path], prefix: str) -> bool:
-    """Whether one of the layers has such directories. Unpacking has marked it then.
+    """Whether one of the layers has such directories. Unpacking marks such layers.
 
     Args:
         prefix: The prefix of the attributes that the overlay reads: ``trusted.`` or ``user.``.
@@ -27,7 +27,7 @@ def may_need_seam(layers: Iterable[Path], prefix: str) -> bool:
 def seam_name(layers: Sequence[str]) -> str:
     """Return the name of the seam for these layers.
 
-    It looks like their names, but no content has that digest.
+    The name looks like a layer's, but no content has that digest.
     """
     return f"sha256-{hashlib.sha256(' '.join(('seam', *layers)).encode()).hexdigest()}"
 

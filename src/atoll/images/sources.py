@@ -24,7 +24,7 @@ def recipe_of_host(etc: Path, apt_config: str) -> Recipe:
 
     Args:
         etc: The host's /etc.
-        apt_config: What ``apt-config dump`` prints; empty where there is no apt.
+        apt_config: The output of ``apt-config dump``; empty where there is no apt.
     """
     suite = suite_of_host(etc)
     own = _debian_suite(_text(etc / "os-release")) is not None

@@ -1,6 +1,6 @@
 """The addresses and ports of a link.
 
-They are the same in every sandbox, so a restored copy keeps its addresses.
+Every sandbox has the same, so a restored copy keeps its addresses.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from atoll.network.uplink import OpenUplink
 
 
 class Cable:
-    """The two namespaces of a link and what connects them.
+    """The two namespaces of a link and the interfaces between them.
 
     Args:
         pins: Where the namespaces are pinned.
@@ -31,7 +31,7 @@ class Cable:
         return self._pins.inner
 
     async def set_rate(self, mib_s: float | None) -> None:
-        """Limit what the guest sends and what it receives, each, in MiB per second. None is no limit.
+        """Limit the guest's rate in each direction, in MiB per second. None means no limit.
 
         Raises:
             OSError: The kernel cannot do that, or the link's namespaces are gone.
@@ -60,8 +60,8 @@ class Cable:
         Raises:
             OSError: The link's namespaces are gone.
         """
-        # Not cancelled: a thread that went on could remove the address after ``prepare`` has set it for
-        # another machine.
+        # Finish even if cancelled: a thread that went on could remove the address after ``prepare`` has set
+        # it for another machine.
         return await to_the_end(asyncio.to_thread(namespaces.open_uplink, self._pins))
 
     def traffic(self) -> tuple[int, int]:

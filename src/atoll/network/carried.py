@@ -1,4 +1,4 @@
-"""One guest, as the relay carries it."""
+"""A guest at the relay."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ answers.
 
 @dataclass(frozen=True)
 class Rules:
-    """What a guest may reach.
+    """A guest's egress rules.
 
     Args:
-        policy: Its own rules; None is everything public.
-        ceiling: What the policy cannot go beyond.
-        canaries: Values that unplug the guest when it asks for a name with one of them.
-        sandbox: What the edge calls it; empty if the edge knows nothing of it.
-        version: Which version of its policy the edge has.
+        policy: Its own rules; None allows everything public.
+        ceiling: The bounds of the policy.
+        canaries: Values that unplug the guest when it asks for a name that contains one.
+        sandbox: The edge's name for it; empty if the edge knows nothing of it.
+        version: The version of its policy at the edge.
     """
 
     policy: Policy | None = None
@@ -62,15 +62,16 @@ class Rules:
 
 
 class CarriedGuest(CarriedState):
-    """A guest at the relay. What it is meant to be is kept here, and told to each relay that starts.
+    """A guest at the relay. Keeps its wanted state, and tells it to each relay that starts.
 
     Args:
         relay: The relay of the home.
-        link_id: What the relay calls it.
-        sockets: The listener of its TCP, the socket of its DNS, and the listener of its DNS by TCP. It owns them.
-        names: The file of the names that it knows.
-        is_held: Whether the relay carries it already, and passes no bytes.
-        is_cut: Whether the relay carries it already, and allows nothing.
+        link_id: The relay's name for it.
+        sockets: The listener for TCP, the socket for DNS, and the listener for DNS over TCP. The guest owns
+            them.
+        names: The file with the names that the guest knows.
+        is_held: Whether the relay already carries it but passes no bytes.
+        is_cut: Whether the relay already carries it but allows nothing.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class CarriedGuest(CarriedState):
         self._sockets = sockets
         self._names = names
         self._rules = Rules()
-        self._pushed: Rules | None = None  # what the relay decides by; None: not known
+        self._pushed: Rules | None = None  # the relay's current rules; None if unknown
         self._is_held, self._is_cut = is_held, is_cut
         self._came: Callable[[str], None] | None = None
         self.told: Callable[[EgressDecision], None] = _nothing
@@ -126,12 +127,12 @@ class CarriedGuest(CarriedState):
                 self._push(rules)
 
     def cut(self) -> None:
-        """Allow nothing, whatever the rules say, and reset every connection."""
+        """Suspend the rules, allow nothing, and reset every connection."""
         self._is_cut = True
         self._tell("cut")
 
     def mend(self) -> list[Flow]:
-        """Let the rules decide again. Returns the connections that cuts have reset, also those of a rule's own."""
+        """Let the rules decide again. Returns all connections that a cut has reset, also a cut by a rule."""
         self._is_cut = False
         try:
             answer = self.relay.call(self._message("mend"))
@@ -158,10 +159,10 @@ class CarriedGuest(CarriedState):
         self._tell("probe")
 
     def watch(self, came: Callable[[str], None]) -> None:
-        """Watch the connections while they are held, also for what has come already.
+        """Watch the connections while they are held, also for data that has come already.
 
         Args:
-            came: Called at most once, with whom the data is from.
+            came: Called at most once, with the sender of the data.
         """
         if self._is_held:
             self._came = came
@@ -173,7 +174,7 @@ class CarriedGuest(CarriedState):
         return self._came is not None and bool(self._asked("watched", False))
 
     async def know(self, names: Mapping[str, str]) -> None:
-        """Hold exactly these names of addresses, which a guest knows that was restored.
+        """Hold exactly these names of addresses, which a restored guest knows.
 
         Raises:
             OSError: The relay does not run, and does not start.
@@ -229,7 +230,7 @@ class CarriedGuest(CarriedState):
         self._pushed = rules
 
     def _tell(self, op: str) -> None:
-        # A relay that does not run has no connections, and the next one is told.
+        # A relay that does not run has no connections, and the next one hears of this.
         with contextlib.suppress(ConnectionError, TimeoutError):
             self.relay.call(self._message(op))
 

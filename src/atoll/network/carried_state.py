@@ -1,4 +1,4 @@
-"""What the relay knows of one guest."""
+"""The relay's knowledge of one guest."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from atoll.types.internal import converted
 
 
 class CarriedState:
-    """What the relay knows of one guest. Of one that does not run, it is what a new relay would know.
+    """The relay's knowledge of one guest. While no relay runs, it is the knowledge of a new one.
 
     Args:
         relay: The relay of the home.
-        link_id: What the relay calls the guest.
+        link_id: The relay's name for the guest.
     """
 
     def __init__(self, relay: Relay, link_id: str) -> None:
@@ -25,7 +25,7 @@ class CarriedState:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the guest has got something only a moment ago, for which it may have had no time."""
+        """Whether the guest got data only a moment ago, and may have had no time to handle it."""
         return bool(self._asked("fresh", False))
 
     @property
@@ -43,10 +43,10 @@ class CarriedState:
         return converted(self._asked("flows", []), list[Flow])
 
     def kept(self, known: Collection[Flow]) -> int | None:
-        """How many of the guest's connections would only be reset; None if it has others.
+        """The number of the guest's connections if all would only be reset; None if it has others.
 
         Args:
-            known: The connections that are reset if the relay carries this guest no more.
+            known: The connections that are reset if the relay no longer carries this guest.
         """
         answer = self._asked("kept", 0, document=list(known))
         return None if answer is None else int(answer)

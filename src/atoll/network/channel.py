@@ -93,7 +93,7 @@ class Channel:
             return False
         except OSError:
             data, fds = b"", []
-        for fd in fds:  # none is expected from there
+        for fd in fds:  # the other end is to send none
             os.close(fd)
         message = _decoded(data)
         if message is None:
@@ -143,7 +143,7 @@ def read_document(fd: int) -> Any:
     """Read a document that ``in_memory`` or the other end has written, and close the descriptor.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The content is no document.
     """
     with open(fd, "rb") as file:
         file.seek(0)

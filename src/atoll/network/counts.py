@@ -1,4 +1,4 @@
-"""What the limits of all sandboxes have counted, in files that outlive the supervisor."""
+"""The counts of all sandboxes for their limits, in files that outlive the supervisor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class Counts:
     """Keeps a file for each sandbox whose limits have counted something. It may lag by a second or two.
 
     Args:
-        path: Returns the file of a sandbox, whose directory is there as long as the sandbox. None: nothing is stored.
+        path: Returns the file of a sandbox, in a directory that lives as long as the sandbox. None stores
+            nothing.
     """
 
     def __init__(self, path: Callable[[str], Path] | None = None) -> None:
@@ -32,7 +33,7 @@ class Counts:
         self._is_failing = False
 
     def keep(self, sandbox_id: str, policy: Policy) -> Spending:
-        """Return what a sandbox has used, which counts for the rules of a policy from now on."""
+        """Return the counts of a sandbox, which count for the rules of a policy from now on."""
         spending = self._spending.get(sandbox_id)
         if spending is None:
             spending = self._spending[sandbox_id] = self._stored(sandbox_id)
@@ -40,7 +41,7 @@ class Counts:
         return spending
 
     def add(self, sandbox_id: str, told: Iterable[Spent]) -> None:
-        """Add what the edge has counted, also for a sandbox that sleeps. One that is gone is ignored."""
+        """Add counts from the edge, also for a sleeping sandbox. Ignores a sandbox that is gone."""
         spending = self._spending.get(sandbox_id)
         if spending is None:
             if self._path is None or not self._path(sandbox_id).parent.is_dir():
@@ -53,7 +54,7 @@ class Counts:
                 self._writing = asyncio.get_running_loop().create_task(self._write_soon())
 
     def erase(self, sandbox_id: str) -> None:
-        """Drop what was counted for a sandbox, which is gone for ever."""
+        """Drop the counts of a sandbox that is gone for ever."""
         self._spending.pop(sandbox_id, None)
         self._changed.discard(sandbox_id)
         if self._path is not None:
@@ -61,7 +62,7 @@ class Counts:
                 self._path(sandbox_id).unlink(missing_ok=True)
 
     async def aclose(self) -> None:
-        """Write what is not yet written."""
+        """Write all unwritten counts."""
         if self._writing is not None:
             self._writing.cancel()
             await asyncio.gather(self._writing, return_exceptions=True)

@@ -18,16 +18,17 @@ _HELLO_S = 5.0
 
 @dataclass(frozen=True)
 class EdgeProgram:
-    """How the edge is started and found again, and what it must know first.
+    """The means to start the edge and to find it again, and its first settings.
 
     Args:
         argv: Returns the program and its arguments.
         config: Returns the authority's certificate and key, and the certificates that verify servers, as PEM.
-        socket: Where it listens.
-        started: Called with the process's pid and start time before it is told anything. An OSError ends it.
+        socket: The path of its listener.
+        started: Called with the process's pid and start time before any message to it. An OSError ends the
+            process.
         earlier: Returns the edge of an earlier supervisor; None if none runs.
-        guardian: Returns a descriptor of the process as long as which the edge stays without a supervisor, for the
-            caller to close. None: it ends with its supervisor.
+        guardian: Returns a descriptor of a process, for the caller to close. Without a supervisor, the edge
+            lives as long as this process. None ends it with its supervisor.
     """
 
     argv: Callable[[], tuple[str, ...]]
@@ -40,12 +41,12 @@ class EdgeProgram:
 
 @dataclass(frozen=True)
 class Greeting:
-    """What an edge is when its owner comes.
+    """The state of an edge when its owner connects.
 
     Args:
-        confined: What it has given up.
-        pair: What its channel to the relay is called; empty if it has none.
-        policies: The versions of the policies that are in force, by sandbox.
+        confined: The rights that it has given up.
+        pair: The name of its channel to the relay; empty if it has none.
+        policies: The versions of the policies in force, by sandbox.
     """
 
     confined: str
@@ -97,7 +98,7 @@ class EdgeTalk:
                 early.append(ready)
         confined = ", ".join(said.get("confined") or ()) or "nothing"
         greeting = Greeting(confined, str(said.get("pair", "")), policies)
-        # What came since is heard when the caller has done with this.
+        # Deliver the early messages once the caller has handled the greeting.
         asyncio.get_running_loop().call_soon(self._hear_early, early)
         return greeting
 

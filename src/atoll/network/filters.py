@@ -1,9 +1,9 @@
 """The packet filter between a guest and its gateway, the outer namespace.
 
-In the outer namespace every TCP connection and every DNS question of the guest ends at the relay's ports, and nothing
-else is let in. Connections that are dialled into the guest are not tracked, and only packets to the gateway's
-own address belong to them. So a packet of a connection that this namespace does not know, such as one of a restored
-guest, reaches a port without that connection and is answered with a reset.
+In the outer namespace every TCP connection and every DNS question of the guest ends at the relay's ports. The
+filter lets nothing else in. Connections that are dialled into the guest are not tracked, and only packets to
+the gateway's own address belong to them. So a packet of an unknown connection, such as a restored guest's,
+reaches a port without that connection. The answer is a reset.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""TCP connections that a guest believes to be open, and how a restored guest learns that they are gone."""
+"""Lists a guest's TCP connections, and tells a restored guest that its own are gone."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ _DESTROY = 21
 _ID_AT, _ID_BYTES = 4, 48
 _ESTABLISHED, _FIN_WAIT1, _FIN_WAIT2, _CLOSE_WAIT = 1, 4, 5, 8
 _STATES = 1 << _ESTABLISHED | 1 << _FIN_WAIT1 | 1 << _FIN_WAIT2 | 1 << _CLOSE_WAIT
-# Also what a closed socket still has to deliver. What comes later is over for both ends.
+# A closed socket may still have to deliver data in these states. In later ones the connection is over for
+# both ends.
 _SYN_RECEIVED, _LAST_ACK, _CLOSING = 3, 9, 11
 _OPEN = _STATES | 1 << _SYN_RECEIVED | 1 << _LAST_ACK | 1 << _CLOSING
 _HELD = 1 << _ESTABLISHED | 1 << _CLOSE_WAIT
-# The attribute with a connection's ``tcp_info``, and the request for it. Of that: the milliseconds since data
-# was sent, data was received and an acknowledgement was received; how many segments with data came and went.
+# The attribute with a connection's ``tcp_info``, and the request for it. Read from it: the milliseconds since
+# the last data sent, the last data received and the last acknowledgement; the numbers of data segments that
+# came and went.
 _DIAG_BYTES, _DIAG_INFO, _WITH_INFO = 72, 2, 1 << 1
 _INFO = struct.Struct("=44xI4xII92xII")
 # Each side sends again what nobody has acknowledged for 200 ms.
@@ -67,7 +69,8 @@ def open_connections() -> int:
 class Dialled:
     """The connections that were dialled into one guest.
 
-    A few are recorded one by one, because the kernel lists those of one namespace from a table of all on the host.
+    This records a few one by one, because the kernel lists a namespace's connections from a table of the
+    whole host's.
 
     Args:
         kernel: A SOCK_DIAG conversation that was opened in the outer namespace.
@@ -112,11 +115,11 @@ class Dialled:
 
 
 def unanswered_s(kernel: NetlinkSocket, *, relayed: bool = True) -> float | None:
-    """Return how long ago the newest question was asked that has no answer yet; None if there is none.
+    """Return the seconds since the newest question that has no answer yet; None if there is none.
 
-    It is what one side of a connection sent after the other side's last data: the client's of a dialled
-    connection, and the guest's of one to the outside. ``relayed=False`` leaves out those of the relay.
-    ``kernel`` was opened in the outer namespace.
+    A question is data that the asking side sent after the other side's last data. The client asks on a
+    dialled connection, the guest on a connection to the outside. ``relayed=False`` leaves out connections of
+    the relay. ``kernel`` was opened in the outer namespace.
 
     Raises:
         OSError: The kernel cannot list connections.
@@ -171,10 +174,10 @@ def challenger() -> socket.socket:
 
 
 def challenge(raw: socket.socket, flows: Iterable[Flow]) -> None:
-    """Send one packet of each flow with wrong numbers, on a socket from ``challenger``.
+    """Send a packet of each flow with wrong numbers, on a socket from ``challenger``.
 
-    A guest that has the connection answers with the numbers it expects. The outer namespace, which does not know the
-    connection, answers that with a matching reset. A guest that does not have it answers with a reset.
+    A guest that has the connection answers with the numbers it expects. The outer namespace does not know the
+    connection, and answers that with a matching reset. A guest without the connection answers with a reset.
 
     Raises:
         OSError: The kernel does not allow such packets.

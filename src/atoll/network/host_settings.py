@@ -1,4 +1,4 @@
-"""What the relay must know of this host."""
+"""The relay's settings for this host."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Nameservers = Callable[[], Sequence[tuple[str, int]]]
 
 @dataclass
 class HostSettings:
-    """What the relay must know of this host. It is asked for again and again, and may change.
+    """The relay's settings for this host. The relay's owner reads them again and again, and they may change.
 
     Args:
         nameservers: Returns the addresses and ports of the nameservers that get the guests' questions.
         proxy_timeout_s: How long an upstream proxy may take to connect.
-        foreign: Ranges of addresses that count as another host's, whoever has them.
+        foreign: Ranges of addresses that always count as another host's.
     """
 
     nameservers: Nameservers = field(default_factory=HostNameservers)

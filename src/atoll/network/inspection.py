@@ -1,4 +1,4 @@
-"""What the edge judges: the requests of sandboxes whose rules need it."""
+"""Has the edge judge the requests of sandboxes whose rules need it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from atoll.types.internal import converted
 _START_S = 15.0
 _JUDGE_S = 10.0
 _LAST_S = 1.0
-# It is back within two seconds after it died, and does not spin when it cannot start.
+# The edge is back within two seconds after its death, and does not spin if it cannot start.
 _PAUSES_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0)
 _log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Inspected:
 
     Args:
         sandbox_id: Its id.
-        guest: What the relay carries of it, which hears of decisions.
+        guest: Its guest at the relay, which hears of decisions.
     """
 
     sandbox_id: str
@@ -55,14 +55,14 @@ class Inspected:
 
 @dataclass(frozen=True)
 class Grant:
-    """What the edge is told of a sandbox.
+    """The edge's instructions about a sandbox.
 
     Args:
         policy: The rules.
         secrets: The values of the secrets that the rules put into requests, by name.
-        bound: The names and patterns of the hosts that alone may get a secret, by its name. One that is not
-            here may go wherever a rule sends it.
-        canaries: Values that a sandbox can only have stolen: one in a request unplugs it.
+        bound: The only hosts that may get a secret, as names and patterns, by the secret's name. Any other
+            secret may go wherever a rule sends it.
+        canaries: Values that a sandbox can only have stolen. A request with a canary unplugs the sandbox.
         ceiling: The rules of the sandbox's team, which judge too; None if it has none.
     """
 
@@ -84,15 +84,15 @@ class Grant:
 
 
 class Inspection:
-    """Runs the edge while a sandbox needs it. Nothing passes that needs it while it does not run.
+    """Runs the edge while a sandbox needs it. Without the edge, requests that need it do not pass.
 
-    An edge that an earlier supervisor left is taken over with what it carries, if it speaks the same protocol and has
+    It takes over an earlier supervisor's edge and its connections, if that speaks the same protocol and has
     the same configuration.
 
     Args:
-        program: How it is started.
-        relay: The process beside it.
-        counts: What limits have counted.
+        program: The means to start it.
+        relay: The relay beside it.
+        counts: The counts for limits.
     """
 
     def __init__(self, program: EdgeProgram, relay: Relay, counts: Counts | None = None) -> None:
@@ -102,7 +102,7 @@ class Inspection:
         relay.on_apart = self._on_relay
         self._counts = Counts() if counts is None else counts
         self._inspected: dict[str, Inspected] = {}
-        self._unclaimed: set[str] = set()  # what it judges since an earlier supervisor
+        self._unclaimed: set[str] = set()  # sandboxes of an earlier supervisor that the edge still judges
         self._is_recovered = False
         self._version = 0
         self._pair = ""
@@ -138,7 +138,7 @@ class Inspection:
             self._forget_unclaimed()
 
     async def aclose(self, *, stay: bool = False) -> None:
-        """End it, which resets its connections; or with ``stay`` leave it to the next supervisor."""
+        """End the edge, which resets its connections. With ``stay`` leave it to the next supervisor."""
         if not stay:
             await self._hear_last()
         self._stays = stay
@@ -148,7 +148,7 @@ class Inspection:
         await self._counts.aclose()
 
     def be_guarded(self) -> None:
-        """Have it stay without a supervisor as long as the guardian of now runs."""
+        """Let the edge run on without a supervisor as long as the present guardian lives."""
         if self._talk is not None and (guardian := self._program.guardian()) is not None:
             self._tell({"op": "stay"}, guardian)
 
@@ -181,17 +181,17 @@ class Inspection:
             self._tell({"op": "forget", "sandbox": sandbox_id})
 
     def erase(self, sandbox_id: str) -> None:
-        """Drop what was counted for a sandbox, which is gone for ever."""
+        """Drop the counts of a sandbox that is gone for ever."""
         self._counts.erase(sandbox_id)
 
     async def judge(
         self, grant: Grant | None, destination: Mapping[str, Any], request: Mapping[str, Any]
     ) -> EgressVerdict | None:
-        """Return what a request would get; None if the name of its destination has to be resolved first.
+        """Return the verdict on a request; None if its destination's name has to be resolved first.
 
         Args:
-            grant: What the edge would be told of the sandbox; None is everything public, without rules.
-            destination: Its name, port, and the addresses that are known, as the edge reads them.
+            grant: The instructions about the sandbox; None allows everything public, without rules.
+            destination: Its name, port and known addresses, as the edge reads them.
             request: The request, likewise.
 
         Raises:
@@ -218,7 +218,7 @@ class Inspection:
             self._judging.pop(number, None)
 
     async def _hear_last(self) -> None:
-        """Hear what limits have counted in the last second."""
+        """Get the counts of the last second."""
         if self._ready.is_set():
             self._tell({"op": "tell"})
             with contextlib.suppress(TimeoutError):
@@ -337,7 +337,7 @@ class Inspection:
             self._told.set()
         elif op == "log":
             _log.warning("the edge: %s", str(message["text"])[:1000])
-        elif op == "spent":  # also of one that has just been forgotten, because it sleeps now
+        elif op == "spent":  # this may be about a sandbox that has just fallen asleep and was forgotten
             self._counts.add(message["sandbox"], converted(message["spent"], list[Spent]))
         elif (inspected := self._inspected.get(message["sandbox"])) is not None:
             self._about_sandbox(inspected, message)

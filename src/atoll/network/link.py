@@ -24,20 +24,21 @@ _CHALLENGE_PAUSES_S = (0.1, 0.6, 1.0, 3.0)
 
 
 class Link(Cable):
-    """One sandbox's link. Only ``Links`` makes it. Its namespaces outlive this process until ``aclose``.
+    """A sandbox's link. Only ``Links`` makes it. Its namespaces outlive this process until ``aclose``.
 
-    ``guest`` is what the relay carries: it knows the names that the guest has asked for, and notices data that comes
-    while the guest is suspended. ``was_cut`` says that an earlier supervisor, or somebody in its place, has cut the
-    link. ``was_carried`` says that the relay of an earlier supervisor has carried it on, with its connections.
+    ``guest`` is the link's guest at the relay: it knows the names that the guest has asked for, and notices
+    data that comes while the guest is suspended. ``was_cut`` says that an earlier supervisor, or an emergency
+    unplug, has cut the link. ``was_carried`` says that the relay of an earlier supervisor has carried it on,
+    with its connections.
 
     Args:
         link_id: Names its two pins.
-        pins: Where they are.
+        pins: The place of the pins.
         sockets: The sockets opened in the outer namespace; the link owns them from now on.
         relay: The relay of the home.
         closed: Called when the link is closed.
         adopted: Whether an earlier supervisor may have dialled on it.
-        given: What the relay of an earlier supervisor carries on of it; None if nothing.
+        given: The part of it that an earlier supervisor's relay carries on; None if there is none.
     """
 
     def __init__(
@@ -83,11 +84,11 @@ class Link(Cable):
     def set_policy(
         self, policy: EgressPolicy, registries: Iterable[str] = (), *, ceiling: Policy | None = None
     ) -> None:
-        """Set what the sandbox may reach from now on. Open connections that it does not allow are reset.
+        """Set the sandbox's egress policy from now on. Open connections that it does not allow are reset.
 
         Args:
             registries: The hosts of package registries, for the preset of that name.
-            ceiling: What the policy cannot go beyond.
+            ceiling: The bounds of the policy.
         """
         rules = policy_of(policy, registries)
         if rules is None and ceiling is not None:
@@ -106,7 +107,7 @@ class Link(Cable):
         """Connect to a port of the guest. The socket is non-blocking, and the caller owns it.
 
         Raises:
-            ConnectionRefusedError: Nothing listens there.
+            ConnectionRefusedError: No program listens on the port.
             TimeoutError: The guest did not answer within ``timeout_s`` seconds.
             OSError: The link's namespaces are gone.
         """
@@ -117,10 +118,9 @@ class Link(Cable):
             raise TimeoutError(f"the guest did not answer on port {port} within {timeout_s:g} s") from error
 
     def end_dialled(self) -> None:
-        """End every dialled connection, whichever process has its socket now.
+        """End every dialled connection, in whatever process its socket is.
 
-        A paused guest's network stack still accepts connections and data, so a client would wait on one for
-        ever.
+        A paused guest's network stack still accepts connections and data, so a client would wait for ever.
 
         Raises:
             OSError: The kernel cannot do that, or the link is closed.
@@ -137,10 +137,10 @@ class Link(Cable):
         """
         self._is_cut = True
         self.guest.cut()  # first, so that the guest still gets the resets
-        self._forget_inspected()  # the edge may hold what it has not sent on yet
+        self._forget_inspected()  # the edge may hold data that it has not sent on yet
         namespaces.cut(self._pins)
         self._parted += namespaces.dialled_flows(self._pins)
-        with contextlib.suppress(OSError):  # nothing passes on those that the kernel does not end
+        with contextlib.suppress(OSError):  # no data passes on a connection that the kernel does not end
             self.end_dialled()
 
     async def mend(self) -> None:
@@ -153,7 +153,7 @@ class Link(Cable):
         self._is_cut = False
         self._inspect_again()
         self.guest.set(self._rules)
-        parted = {*self._parted, *self.guest.mend()}  # a rule that unplugs has cut them before
+        parted = {*self._parted, *self.guest.mend()}  # a rule that unplugs may have cut connections before
         self._parted = []
         self.was_cut = False
         await self.reset_connections(parted)
@@ -163,22 +163,22 @@ class Link(Cable):
         self.guest.hold()
 
     def release(self) -> None:
-        """Undo ``hold``, and what ``holds_nothing`` has changed."""
+        """Undo ``hold``, and the changes of ``holds_nothing``."""
         self.guest.release()
 
     async def holds_nothing(self, known: Collection[Flow]) -> bool:
         """Whether a guest that sleeps, on a link that is held, would miss nothing if it woke on another link.
 
-        Otherwise the link keeps only what its connections need, and asks the servers for as long as it is held
-        whether they still know them.
+        Otherwise the link keeps only the parts that its connections need. As long as it is held, it asks the
+        servers whether they still know these connections.
 
         Args:
             known: The connections for which ``reset_connections`` will be called on the other link.
         """
         kept = self.guest.kept(known)
         if kept is not None and not (self._is_cut or self._parted or self.guest.is_asking):
-            with contextlib.suppress(OSError):  # it cannot be known, so it is kept
-                # The kernel may still have to deliver what was left when a connection was closed.
+            with contextlib.suppress(OSError):  # the kernel cannot tell, so keep the link
+                # The kernel may still have to deliver the last data of a closed connection.
                 return await asyncio.to_thread(namespaces.open_connections, self._pins) <= kept
         self.guest.probe()
         self._close_ready()
@@ -193,10 +193,11 @@ class Link(Cable):
         return self.guest.flows() + await asyncio.to_thread(namespaces.dialled_flows, self._pins)
 
     def unanswered_s(self, *, by_guest: bool = True) -> float | None:
-        """Return how long ago a client or the guest asked what has not been answered; None if nothing.
+        """Return the seconds since the newest question without an answer; None if there is none.
 
         Args:
-            by_guest: Whether what the guest asked counts, even if all of it has got out.
+            by_guest: Whether questions of the guest count even if all of them got out. A client's always
+                count.
 
         Raises:
             OSError: The kernel cannot list connections, or the link is closed.
@@ -228,7 +229,7 @@ class Link(Cable):
         await asyncio.to_thread(namespaces.remove, self._pins)
 
     async def leave(self, *, carried: bool = False) -> None:
-        """Close what this process has open; the namespaces stay for the next process. Idempotent.
+        """Close this process's descriptors; the namespaces stay for the next process. Idempotent.
 
         Args:
             carried: Whether its connections stay too, as the relay does.

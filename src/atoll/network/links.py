@@ -16,8 +16,8 @@ from atoll.network.namespaces import OuterSockets, Pins
 from atoll.network.relay import Given, Relay
 
 SPARES = 2
-# A short-term shortage in this process; what it asked for exists all the same.
 _SUFFIXES = (".inner", ".outer", ".names")
+# A short-term shortage of this process. The link itself exists all the same.
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 
 
@@ -26,7 +26,7 @@ class Links:
 
     Args:
         pins: An existing directory, in this process's mount namespace, where namespaces are pinned.
-        relay: Carries what their guests send and receive.
+        relay: Carries the traffic of their guests.
     """
 
     def __init__(self, pins: Path, relay: Relay) -> None:
@@ -46,7 +46,7 @@ class Links:
         self._fill()
 
     async def take(self) -> Link:
-        """Return a new link with policy ``"internet"``: a ready one, or one made now, in a few milliseconds.
+        """Return a new link with policy ``"internet"``, from the ready ones or made in a few milliseconds.
 
         Raises:
             OSError: The kernel refused it, or the relay does not run; nothing is left.
@@ -58,15 +58,15 @@ class Links:
         return link
 
     async def carries(self, link_id: str) -> bool:
-        """Whether the relay of an earlier supervisor carries a link on, which nobody has adopted."""
+        """Whether an earlier supervisor's relay carries a link on that nobody has adopted."""
         await self._start_relay()
         return self.relay.carries(link_id)
 
     async def adopt(self, link_id: str) -> Link | None:
-        """Return the link that an earlier supervisor left; None if it is gone.
+        """Return an earlier supervisor's link; None if it is gone.
 
-        Its policy is ``"internet"``, unless its relay has carried it on: then it has that of before, until another one
-        is set.
+        Its policy is ``"internet"``. If the relay has carried the link on, it keeps its earlier policy until
+        another is set.
 
         Raises:
             OSError: This process lacks descriptors or memory to take it over.
@@ -94,7 +94,7 @@ class Links:
         return link
 
     def sweep(self, keep: Collection[str]) -> list[str]:
-        """Remove the pins of all links except those in ``keep`` and those that this process has open.
+        """Remove the pins of all links except the links in ``keep`` and this process's open links.
 
         Returns:
             The ids of the removed links, sorted.
@@ -106,7 +106,7 @@ class Links:
         return sorted(found - own)
 
     async def aclose(self, *, stay: bool = False) -> None:
-        """Close what this process has open.
+        """Close this process's descriptors.
 
         Pins of taken links stay for the next supervisor; ready ones are removed.
 
@@ -168,7 +168,7 @@ class Links:
             self._spawn(self._fill_spares())
 
     async def _fill_spares(self) -> None:
-        # If it fails here, it fails again where a link is taken, and there the caller gets the error.
+        # A failure here comes again when a link is taken, and the caller gets it then.
         with contextlib.suppress(OSError):
             while len(self._spares) < SPARES and not self._closed:
                 self._spares.append(await self._make())

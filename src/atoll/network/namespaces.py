@@ -22,7 +22,7 @@ _BACKLOG = 1024
 _READY_SOCKETS = 4
 
 RelaySockets = tuple[socket.socket, socket.socket, socket.socket]
-"""The sockets that the relay serves: the listener of TCP, that of DNS, and the listener of DNS by TCP."""
+"""The sockets that the relay serves: the listener for TCP, and the socket and listener for DNS."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Pins:
 
     @property
     def names(self) -> Path:
-        """The file of the names that the guest knows, which lives as long as they."""
+        """The file with the names that the guest knows. It lives as long as the namespaces."""
         return self.inner.with_suffix(".names")
 
 
@@ -88,7 +88,7 @@ def reopen(pins: Pins, carried: RelaySockets | None = None) -> OuterSockets:
     """Make a supervisor's sockets again in an outer namespace that still exists.
 
     Args:
-        carried: Those that the relay has, if it carries the link on. The result owns them.
+        carried: The relay's sockets, if it carries the link on. The result owns them.
 
     Raises:
         OSError: There is no such link, or another supervisor has it.
@@ -125,7 +125,7 @@ def open_uplink(pins: Pins) -> OpenUplink:
 
 
 def shape(pins: Pins, rate_bytes_s: int | None) -> None:
-    """Limit what passes in each direction. None removes the limit.
+    """Limit the rate in each direction. None removes the limit.
 
     Raises:
         OSError: The kernel cannot do that, or there is no such link.
@@ -185,7 +185,7 @@ def pins_of(directory: Path, link_id: str) -> Pins:
 
 
 def remove(pins: Pins) -> None:
-    """Unpin both namespaces. They end with their last socket. Idempotent."""
+    """Unpin both namespaces, so that each ends with its last socket. Idempotent."""
     unpin(pins.outer)
     unpin(pins.inner)
     pins.names.unlink(missing_ok=True)

@@ -31,7 +31,7 @@ _RECEIVE_BYTES = 1 << 18
 
 @dataclass(frozen=True)
 class Message:
-    """One message: its type, its flags besides REQUEST, and what follows the header."""
+    """A message: its type, its flags besides REQUEST, and its body after the header."""
 
     kind: int
     flags: int

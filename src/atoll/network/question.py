@@ -1,4 +1,4 @@
-"""Asks what the wire would do with a connection and a request on it, without making them."""
+"""Asks for the verdict on a connection and a request, without making either."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ async def ask_about(
     host: str,
     port: int,
 ) -> EgressVerdict:
-    """Return what a request would get. The edge judges it; here is only found out what it has to know.
+    """Return the verdict on a request. The edge judges it; this only finds out the facts for that.
 
-    As on the wire, a name is resolved only after it has been judged by itself.
+    As on the wire, a name is resolved only after a verdict on the name alone.
 
     Args:
         inspection: The edge.
         relay: Resolves the name as for a guest's connection.
-        grant: The rules; None is everything public, without rules.
+        grant: The rules; None allows everything public, without rules.
         request: As the edge reads it.
         host: A name, or an address.
         port: The port.

@@ -1,4 +1,4 @@
-"""The relay: the process that carries what guests send and receive, and decides about it."""
+"""The relay: the process that carries the traffic of guests, and decides about it."""
 
 from __future__ import annotations
 
@@ -24,22 +24,24 @@ PROTOCOL = 1
 _READY_S = 10.0
 _PAUSES_S = (0.0, 0.1, 0.5, 1.0, 2.0, 5.0)
 _LOOK_S = 1.0
-# What a relay tells of a guest between its takeover and that of the guest. More is told again, or is of no use.
+# The most messages to keep about a guest between the takeover of the relay and the guest's own. The relay
+# repeats any further message, or it is of no use.
 _MOST_EARLY = 256
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class RelayProgram:
-    """How the relay is started, and found again.
+    """The means to start the relay and to find it again.
 
     Args:
         argv: Returns the program and its arguments.
-        socket: Where it listens.
-        started: Called with the process's pid and start time before it is told anything. An OSError ends it.
+        socket: The path of its listener.
+        started: Called with the process's pid and start time before any message to it. An OSError ends the
+            process.
         earlier: Returns the relay of an earlier supervisor, which has the sockets of all links; None if none runs.
-        guardian: Returns a descriptor of the process as long as which the relay stays without a supervisor, for the
-            caller to close. None: it ends with its supervisor.
+        guardian: Returns a descriptor of a process, for the caller to close. Without a supervisor, the relay
+            lives as long as this process. None ends it with its supervisor.
     """
 
     argv: Callable[[], tuple[str, ...]]
@@ -54,7 +56,7 @@ class Given:
     """A link that the relay of an earlier supervisor carries on.
 
     Args:
-        sockets: The listener of its TCP, the socket of its DNS, and the listener of its DNS by TCP.
+        sockets: The listener for TCP, the socket for DNS, and the listener for DNS over TCP.
         is_held: Whether it passes no bytes.
         is_cut: Whether it allows nothing.
     """
@@ -75,32 +77,32 @@ class Carried(Protocol):
         """
 
     def heard(self, message: Message) -> None:
-        """Do what the relay says about it."""
+        """Handle the relay's message about it."""
 
 
 class Relay:
     """Runs the relay of a home. While it does not run, nothing passes, and connections wait to be accepted.
 
-    Its guests are told to every new one. What they are meant to be they keep themselves. A relay that an earlier
-    supervisor left is taken over with what it carries, if it speaks the same protocol.
+    It tells every new relay about all guests, which keep their own wanted state. It takes over an earlier
+    supervisor's relay and its connections, if that speaks the same protocol.
 
     Args:
-        program: How it is started.
-        settings: Returns what it must know of this host.
+        program: The means to start it.
+        settings: Returns its settings for this host.
 
     Attributes:
         pid: The process; None while it does not run.
-        pair: What its channel to the edge is called; empty if it has none.
-        on_apart: Called whenever it is ready without a channel to the edge, and again each second.
+        pair: The name of its channel to the edge; empty if it has none.
+        on_apart: Called when the relay is ready without a channel to the edge, and again each second.
     """
 
     def __init__(self, program: RelayProgram, settings: Callable[[], Message]) -> None:
         self._program = program
         self._settings = settings
         self._guests: dict[str, Carried] = {}
-        # Links that it carries and no guest of this supervisor has claimed, with what it has told of them.
+        # Links that it carries and no guest of this supervisor has claimed, with its messages about them.
         self._unclaimed: dict[str, list[Message]] = {}
-        self._early: list[Message] = []  # what comes before it is known which links it carries
+        self._early: list[Message] = []  # messages that came before the list of its links
         self._calls: RelayCalls | None = None
         self._talk: RelayTalk | None = None
         self._running: asyncio.Task[None] | None = None
@@ -127,14 +129,14 @@ class Relay:
             raise OSError("the relay does not start: see the supervisor's log") from None
 
     async def aclose(self, *, stay: bool = False) -> None:
-        """End it, which resets its connections; or with ``stay`` leave it to the next supervisor."""
+        """End the relay, which resets its connections. With ``stay`` leave it to the next supervisor."""
         self._stays = stay
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
 
     def enter(self, link_id: str, guest: Carried) -> None:
-        """Carry a guest from now on. One whose link was given back is carried already.
+        """Carry a guest from now on. The relay may carry it already, after ``give``.
 
         Raises:
             OSError: This process or the relay lacks descriptors or memory; the guest is not carried.
@@ -145,23 +147,23 @@ class Relay:
         try:
             guest.introduce()
         except (ConnectionError, TimeoutError):
-            pass  # the next one is told all
+            pass  # the next relay hears everything
         except OSError:
             self.leave(link_id)
             raise
 
     def leave(self, link_id: str, *, stay: bool = False) -> None:
-        """Carry a guest no more, which resets its connections; or with ``stay`` only forget it here. Idempotent."""
+        """Stop carrying a guest, which resets its connections. ``stay`` only forgets it here. Idempotent."""
         if self._guests.pop(link_id, None) is not None and not stay:
             with contextlib.suppress(OSError):
                 self.call({"op": "unlink", "link": link_id})
 
     def carries(self, link_id: str) -> bool:
-        """Whether it carries a link of an earlier supervisor, which no guest has claimed."""
+        """Whether it carries an earlier supervisor's link that no guest has claimed."""
         return link_id in self._unclaimed
 
     def give(self, link_id: str) -> Given | None:
-        """Return a link that an earlier supervisor's relay carries on, for ``enter``. None: it does not carry it."""
+        """Return a link that an earlier supervisor's relay carries on, for ``enter``; None if it does not."""
         if self._calls is None or not self.carries(link_id):
             return None
         try:
@@ -172,27 +174,27 @@ class Relay:
         return _given(answer, [socket.socket(fileno=fd) for fd in fds])
 
     def claim(self, link_id: str) -> list[Message]:
-        """Return what it has told of a link that was given back, now that somebody hears it."""
+        """Return the relay's messages about a claimed link, now that somebody hears them."""
         return self._unclaimed.pop(link_id, [])
 
     def forget_others(self) -> None:
-        """Carry nothing of an earlier supervisor that no guest has claimed. Call it when all are adopted."""
+        """Drop an earlier supervisor's links that no guest has claimed. Call this when all are adopted."""
         for link_id in self._unclaimed.keys() - self._guests.keys():
             del self._unclaimed[link_id]
             with contextlib.suppress(OSError):
                 self.call({"op": "unlink", "link": link_id})
 
     def call(self, message: Message, *, document: object = None, fds: Sequence[int] = ()) -> Message:
-        """Have the relay do something, and return its answer. It takes a moment, in which nothing else goes on.
+        """Have the relay do something, and return its answer. Blocks for a moment.
 
         Args:
-            message: What it shall do.
-            document: What does not fit into a message.
-            fds: Descriptors that it gets copies of.
+            message: The request.
+            document: Data too large for a message.
+            fds: Descriptors to send copies of.
 
         Raises:
-            RelayError: It refuses.
-            OSError: It does not run. The next one is told everything of each guest.
+            RelayError: The relay refuses.
+            OSError: The relay does not run. The next one hears everything about each guest.
         """
         if self._calls is None:
             raise ConnectionError("the relay does not run")
@@ -205,9 +207,9 @@ class Relay:
         """Ask the relay for something that takes it a while.
 
         Raises:
-            RelayError: It refuses, or cannot.
-            OSError: It does not run.
-            TimeoutError: It does not answer in time.
+            RelayError: The relay refuses, or cannot.
+            OSError: The relay does not run.
+            TimeoutError: The relay does not answer in time.
         """
         if self._talk is None:
             raise ConnectionError("the relay does not run")
@@ -220,17 +222,17 @@ class Relay:
                 await self.ask({"op": "tell"})
 
     def send(self, message: Message, fd: int | None = None) -> None:
-        """Tell it something, with a descriptor that is closed here. What does not get there, ended with it."""
+        """Tell it something, with a descriptor that this closes. A message may be lost with the relay."""
         if self._talk is not None:
             self._talk.send(message, fd)
         elif fd is not None:
             os.close(fd)
 
     def settle(self) -> None:
-        """Tell it what has changed on this host. It does so by itself every second.
+        """Tell it about changes of this host. This also happens by itself every second.
 
         Raises:
-            OSError: It does not run.
+            OSError: The relay does not run.
         """
         settings = self._settings()
         if settings != self._known:
@@ -241,7 +243,7 @@ class Relay:
         """Have it stay without a supervisor as long as the guardian of now runs.
 
         Raises:
-            OSError: It does not run.
+            OSError: The relay does not run.
         """
         guardian = self._program.guardian()
         if guardian is not None:
@@ -339,7 +341,7 @@ class Relay:
     def _handle(self, message: Message) -> None:
         op = message["op"]
         if op == "parted":
-            if message["pair"] == self.pair:  # and not one that another pair has followed
+            if message["pair"] == self.pair:  # unless another pair has followed this one
                 self.pair = ""
         elif op == "log":
             _log.warning("the relay: %s", str(message["text"])[:1000])

@@ -14,14 +14,14 @@ from atoll.network.channel import Message, in_memory, read_document
 from atoll.network.seqpacket import connect_to
 from atoll.types.internal import from_json
 
-# It answers within a millisecond. One that does not is stuck, and another one takes its place.
+# The relay answers within a millisecond. A relay that takes this long is stuck, and another takes its place.
 CALL_S = 5.0
 _LONGEST_BYTES = 64 << 10
 _MOST_FDS = 4
 
 
 class RelayError(OSError):
-    """The relay refuses what it was asked for."""
+    """The relay refuses a request."""
 
 
 class RelayCalls:
@@ -32,7 +32,7 @@ class RelayCalls:
         lost: Called when the relay is gone, or will not answer any more.
 
     Raises:
-        OSError: It does not run.
+        OSError: The relay does not run.
     """
 
     def __init__(self, path: Path, lost: Callable[[], None]) -> None:
@@ -44,16 +44,16 @@ class RelayCalls:
     def call(
         self, message: Message, *, document: object = None, fds: Sequence[int] = ()
     ) -> tuple[Message, list[int]]:
-        """Have the relay do something, and return its answer with the sockets of it, which the caller owns.
+        """Have the relay do something, and return its answer and sockets, which the caller owns.
 
         Args:
-            message: What it shall do.
-            document: What does not fit into a message.
-            fds: Descriptors that it gets copies of.
+            message: The request.
+            document: Data too large for a message.
+            fds: Descriptors to send copies of.
 
         Raises:
-            RelayError: It refuses.
-            OSError: It does not run.
+            RelayError: The relay refuses.
+            OSError: The relay does not run.
         """
         if self._socket is None:
             raise ConnectionError("the relay does not run")
@@ -119,7 +119,7 @@ def checked(answer: Message) -> Message:
     """Return an answer of the relay.
 
     Raises:
-        RelayError: It is a refusal.
+        RelayError: The answer is a refusal.
     """
     if error := answer.get("error"):
         raise RelayError(str(error)[:1000])

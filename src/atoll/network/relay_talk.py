@@ -1,4 +1,4 @@
-"""The channel to the relay on which it tells what happens, and answers what takes it a while."""
+"""The channel to the relay for its events, and for its slow answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RelayTalk:
         ended: Called once, when the relay is gone or breaks the protocol.
 
     Raises:
-        OSError: It does not run.
+        OSError: The relay does not run.
     """
 
     def __init__(self, path: Path, heard: Callable[[Message], None], ended: Callable[[], None]) -> None:
@@ -37,9 +37,9 @@ class RelayTalk:
         """Ask for something that takes it a while.
 
         Raises:
-            RelayError: It refuses, or cannot.
-            OSError: It does not run.
-            TimeoutError: It does not answer in time.
+            RelayError: The relay refuses, or cannot.
+            OSError: The relay does not run.
+            TimeoutError: The relay does not answer in time.
         """
         number = next(self._ids)
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
@@ -52,12 +52,12 @@ class RelayTalk:
             self._asked.pop(number, None)
 
     def send(self, message: Message, fd: int | None = None) -> None:
-        """Tell it something, with a descriptor that is closed here. What does not get there, ended with it."""
+        """Tell it something, with a descriptor that this closes. A message may be lost with the relay."""
         with contextlib.suppress(OSError):
             self._channel.send(message, fd)
 
     def close(self) -> None:
-        """Close it. What was asked gets no answer. Idempotent."""
+        """Close the channel. Pending questions get no answer. Idempotent."""
         for asked in self._asked.values():
             if not asked.done():
                 asked.set_exception(ConnectionError("the relay ended"))

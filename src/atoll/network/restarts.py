@@ -1,4 +1,4 @@
-"""Keeps a program of the home running, and finds the one that an earlier supervisor left."""
+"""Keeps a program of the home running, and finds an earlier supervisor's."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ListeningProgram(Protocol):
 
     @property
     def earlier(self) -> Callable[[], LeftProgram | None]:
-        """Returns the one that an earlier supervisor has left; None if none runs."""
+        """Returns an earlier supervisor's program; None if none runs."""
 
 
 async def run_earlier_or_new(
@@ -44,7 +44,7 @@ async def run_earlier_or_new(
     *,
     stays: Callable[[], bool],
 ) -> None:
-    """Run the program that an earlier supervisor left, or a new one if there is none.
+    """Run an earlier supervisor's program, or a new one if there is none.
 
     Postcondition: it is ended, or left to the next supervisor.
 
@@ -53,8 +53,8 @@ async def run_earlier_or_new(
         stays: Whether it is left.
 
     Raises:
-        HostError: Nobody can tell which process an earlier supervisor left.
-        OSError: It cannot run. One of an earlier supervisor has ended then.
+        HostError: The earlier supervisor's process cannot be identified.
+        OSError: The program cannot run. An earlier supervisor's has ended then.
     """
     earlier = await asyncio.to_thread(program.earlier)
     if earlier is None:
@@ -90,9 +90,9 @@ async def keep_running(name: str, run: Callable[[], Awaitable[None]], pauses_s: 
     """Run a program again and again, until this is cancelled.
 
     Args:
-        name: What the log calls it.
+        name: Its name in the log.
         run: Runs it once, to its end.
-        pauses_s: How long to wait before each attempt in a row; the last one holds for all that follow.
+        pauses_s: The pauses before each attempt in a row; the last pause holds for all further attempts.
     """
     failures = 0
     while True:

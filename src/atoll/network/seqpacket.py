@@ -12,7 +12,7 @@ _BACKLOG = 16
 
 
 def listen_at(path: Path) -> socket.socket:
-    """Return a listener at a path, in place of what is there. The caller owns it.
+    """Return a listener at a path, replacing any file there. The caller owns it.
 
     Raises:
         OSError: The path cannot be used.
@@ -30,10 +30,10 @@ def listen_at(path: Path) -> socket.socket:
 
 
 def connect_to(path: Path) -> socket.socket:
-    """Return a connection to who listens at a path. The caller owns it.
+    """Return a connection to the listener at a path. The caller owns it.
 
     Raises:
-        OSError: Nobody listens there.
+        OSError: There is no listener.
     """
     made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:

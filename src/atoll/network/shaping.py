@@ -1,4 +1,4 @@
-"""The rate of an interface, limited by the kernel's token bucket (``tbf``) on what it sends."""
+"""Limits the sending rate of an interface with the kernel's token bucket (``tbf``)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _HANDLE = 0x10000
 _ETHERNET = 1
 _LOOPBACK_INDEX = 1
 _MOST_U32 = 0xFFFFFFFF
-# One packet of the guest may have 64 KiB.
+# A packet of the guest may have 64 KiB.
 _BURST_LEAST_BYTES = 128 << 10
 _BURST_S = 0.02
 _QUEUE_S = 0.2
 
 
 def shape(rate_bytes_s: int | None, interface_index: int = INTERFACE_INDEX) -> None:
-    """Limit what an interface of the calling thread's namespace sends. None removes the limit. Idempotent.
+    """Limit the sending rate of an interface in this thread's namespace. None removes it. Idempotent.
 
     Raises:
         OSError: The kernel refused it.
@@ -43,7 +43,7 @@ def shape(rate_bytes_s: int | None, interface_index: int = INTERFACE_INDEX) -> N
 
 
 def can_shape(directory: Path) -> bool:
-    """Whether the kernel can do that. It is tried in a namespace that is briefly pinned in ``directory``."""
+    """Whether the kernel can do that. Tries it in a namespace that is briefly pinned in ``directory``."""
     pin = directory / "shaping.trial"
     unpin(pin)  # left by a process that was killed during the trial
     try:

@@ -1,4 +1,4 @@
-"""What the limits of rules have counted. It outlives the edge, which counts."""
+"""The counts for the limits of rules. They outlive the edge, which counts."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _Requests = list[tuple[int, int]]
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """What the edge tells of one rule. To hear it twice changes nothing.
+    """The edge's counts for one rule. Adding them twice changes nothing.
 
     Args:
-        key: Which rule.
+        key: The rule.
         total_bytes: All bytes so far.
-        requests: The parts of the time in which requests came since it last told: the end of each in milliseconds
-            since 1970, and all requests in it.
+        requests: The intervals with requests since its last message: the end of each in milliseconds since
+            1970, and its number of requests.
     """
 
     key: str
@@ -36,18 +36,18 @@ class _Count(msgspec.Struct):
 
 
 class Spending:
-    """What one sandbox has used of the limits of its rules. A rule that a new policy keeps goes on counting.
+    """A sandbox's use of the limits of its rules. A rule that a new policy keeps goes on counting.
 
     Args:
-        stored: What ``stored`` has returned.
+        stored: An earlier result of ``stored``.
 
     Raises:
-        ValueError: It is nothing of that kind.
+        ValueError: ``stored`` is no such result.
     """
 
     def __init__(self, stored: bytes | None = None) -> None:
         self._counts = {} if stored is None else from_json(stored, dict[str, _Count])
-        self._limited: dict[str, tuple[int, RateLimit]] | None = None  # None: no policy has been told of yet
+        self._limited: dict[str, tuple[int, RateLimit]] | None = None  # None before the first policy
 
     def keep(self, policy: Policy) -> None:
         """Count for the rules of a policy from now on. Rules that are gone are forgotten."""
@@ -58,7 +58,7 @@ class Spending:
         self._counts = {key: count for key, count in self._counts.items() if key in self._limited}
 
     def add(self, told: Iterable[Spent], now_ms: int | None = None) -> None:
-        """Add what the edge has counted. What is about no rule of the policy is ignored."""
+        """Add counts from the edge. Ignores counts for rules outside the policy."""
         now_ms = _now_ms() if now_ms is None else now_ms
         for one in told:
             if self._limited is not None and one.key not in self._limited:
@@ -71,11 +71,11 @@ class Spending:
                 count.requests = dict(_fresh(count, self._limited[one.key][1], now_ms))
 
     def document(self, now_ms: int | None = None) -> list[dict[str, Any]]:
-        """What an edge has to know of the rules that have limits before it counts on."""
+        """The document from which an edge continues to count for rules with limits."""
         return list(self._document(_now_ms() if now_ms is None else now_ms))
 
     def stored(self) -> bytes:
-        """All of it as text."""
+        """All counts as text."""
         return msgspec.json.encode(self._counts)
 
     def _document(self, now_ms: int) -> Iterator[dict[str, Any]]:

@@ -14,7 +14,7 @@ from atoll.network.netlink import NetlinkSocket
 
 _ALL_PROTOCOLS = 3
 _SOL_PACKET, _PACKET_VNET_HDR = 263, 15
-# The forced option, which needs a right, and the ordinary one.
+# The forced option needs a right, the ordinary option does not.
 _BUFFERS = ((33, socket.SO_RCVBUF), (32, socket.SO_SNDBUF))
 _BUFFER_BYTES = 4 << 20
 _SIOCETHTOOL, _ETHTOOL_GGSO = 0x8946, 0x23
@@ -22,9 +22,9 @@ _SIOCETHTOOL, _ETHTOOL_GGSO = 0x8946, 0x23
 
 @dataclass(frozen=True)
 class OpenUplink:
-    """A packet socket that receives what is sent to the guest, and what the interface can do.
+    """A packet socket for packets to the guest, and the abilities of its interface.
 
-    ``gso_bytes`` is the most that can be sent at once, with PACKET_VNET_HDR headers; 0 is without them.
+    ``gso_bytes`` is the most bytes to send at once, with PACKET_VNET_HDR headers; 0 means without these.
     """
 
     socket: socket.socket

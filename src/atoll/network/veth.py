@@ -88,9 +88,9 @@ def address_guest() -> None:
 
 
 def await_up(kernel: NetlinkSocket) -> None:
-    """Wait until the outer end sends: it has a carrier before that, and drops what it is given meanwhile.
+    """Wait until the outer end sends: it has a carrier before that, and drops packets meanwhile.
 
-    Linux 6.8 and later brings it up when asked; earlier ones do so a few milliseconds later. ``kernel`` was
+    Linux 6.8 and later brings it up at once, earlier versions a few milliseconds later. ``kernel`` was
     opened in the outer namespace.
 
     Raises:

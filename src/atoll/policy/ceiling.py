@@ -1,6 +1,6 @@
-"""A team's ceiling: what its sandboxes reach at most, whatever their own policies say.
+"""A team's ceiling: the bounds of its sandboxes, whatever their own policies say.
 
-A policy and a ceiling judge side by side. What passes must pass both, so neither can widen the other.
+A policy and a ceiling judge side by side. Traffic must pass both, so neither can widen the other.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ def ceiling_of(network: EgressPolicy, registries: Iterable[str] = ()) -> Policy:
     """Return the rules of a ceiling. See ``policy_of``; ``internet`` has rules here.
 
     Raises:
-        InvalidSpecError: It is neither a preset's name nor a policy.
+        InvalidSpecError: ``network`` is neither a preset's name nor a policy.
     """
     rules = policy_of(network, registries)
     return EVERYTHING if rules is None else rules
 
 
 def check_ceiling(ceiling: Policy) -> None:
-    """Check a policy that is to be a ceiling. A ceiling decides, and does nothing else.
+    """Check a policy for use as a ceiling. A ceiling only decides.
 
     Raises:
-        InvalidSpecError: It is no valid policy, only observes, changes or limits requests, or has a proxy.
+        InvalidSpecError: The policy is invalid, only observes, changes or limits requests, or has a proxy.
     """
     check_policy(ceiling)
     if ceiling.mode == "observe":

@@ -1,4 +1,4 @@
-"""Refuses policies that mean nothing, or not what they seem to."""
+"""Refuses policies that mean nothing, or something other than they seem to."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SECRET = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 # The bits of an IPv6 range that carries IPv4 addresses.
 _CARRIED_BITS = 96
-# What would change where a request goes or where it ends.
+# Headers that would change the target or the end of a request.
 _FRAMING = frozenset(
     {
         "connection",
@@ -52,7 +52,7 @@ _FRAMING = frozenset(
 
 
 class Fault(NamedTuple):
-    """What is wrong with a policy, with which of its rules, and what helps."""
+    """A fault of a policy, the number of the faulty rule, and a hint."""
 
     text: str
     hint: str
@@ -126,7 +126,7 @@ _Fault = tuple[str, str]
 
 
 def _faults(rule: Rule) -> Iterator[_Fault]:
-    yield from _size_faults(rule)  # first: the others quote what is short
+    yield from _size_faults(rule)  # check sizes first: the others quote text, which must be short
     for pattern in rule.hosts:
         if plain_pattern(pattern) is None:
             yield f"{pattern!r} is no host name", _NAME_HINT + "; give addresses in `addresses`"
@@ -281,7 +281,7 @@ def _proxy_faults(policy: Policy) -> Iterator[Fault]:
 
 
 def _place_faults(host: str, addresses: tuple[str, ...]) -> Iterator[Fault]:
-    """What is wrong with where a proxy is, as far as its name or address tells."""
+    """The faults of a proxy's place, as far as its name or address tells."""
     if plain_host(host) is None:
         why = closed(plain(host))
         if why is not None and not within(host, addresses):
@@ -294,7 +294,7 @@ def _place_faults(host: str, addresses: tuple[str, ...]) -> Iterator[Fault]:
 
 
 def _unresolved_faults(policy: Policy, proxy: UpstreamProxy) -> Iterator[Fault]:
-    """Rules about addresses of names that the proxy resolves, where nobody here sees what they lead to."""
+    """The faults of rules with addresses for names that the proxy resolves, out of sight of atoll."""
     hint = "leave the rule's addresses out, or give the proxy hosts that the rule does not have"
     for number, rule in enumerate(policy.rules):
         if not rule.addresses:
@@ -326,6 +326,6 @@ def _cover(patterns: tuple[str, ...], host: str) -> bool:
 
 
 def rule_name(policy: Policy, number: int) -> str:
-    """What people call a rule: its name, or its number counted from 1."""
+    """A rule's name for people: its number counted from 1, and its own name if it has one."""
     name = policy.rules[number].name
     return f"rule {number + 1} ({name})" if name else f"rule {number + 1}"

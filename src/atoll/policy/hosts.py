@@ -14,11 +14,11 @@ ANY = "*"
 
 
 def plain_host(name: str) -> str | None:
-    """Return a name in the one form in which names are compared: lower case, ASCII, without a last dot.
+    """Return a name in the form for comparisons: lower case, ASCII, without a last dot.
 
     Returns:
         None if it is not the name of a host; an address is not. None also for a name that programs write in
-        ASCII in different ways, such as ``straße.example``: only its ASCII form says which is meant.
+        ASCII in different ways, such as ``straße.example``: only its ASCII form is unambiguous.
     """
     return _plain(name) if len(name) <= _LONGEST + 1 else None
 
@@ -55,7 +55,7 @@ def plain_pattern(pattern: str) -> str | None:
 
 
 def suffixes(name: str) -> list[str]:
-    """Return what is below which the name is, the nearest first: ``a.b.c`` is below ``b.c`` and ``c``."""
+    """Return the parent domains of a name, the nearest first: ``a.b.c`` is below ``b.c`` and ``c``."""
     found = []
     dot = name.find(".")
     while dot >= 0:

@@ -10,7 +10,7 @@ from atoll.types.internal import SANDBOX_DOMAIN
 
 
 def is_internal(name: str | None) -> bool:
-    """Whether a plain name is the host's or another sandbox's. It is asked for nowhere, and ``*`` does not open it."""
+    """Whether a plain name is the host's or another sandbox's. No nameserver sees it, no ``*`` opens it."""
     return name is not None and (name == HOST_NAME or sandbox_ref(name) is not None)
 
 

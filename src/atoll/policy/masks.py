@@ -1,4 +1,4 @@
-"""Which rules fit a destination, without asking each rule.
+"""Finds the rules that fit a destination, without asking each rule.
 
 A set of rules is one integer, in which bit 2 stands for the third rule. Names, ports and addresses each have
 a table of such sets, so a destination among a thousand rules costs a few lookups and two ``&``.
@@ -34,7 +34,7 @@ def mask_of(flags: Iterable[bool]) -> Mask:
 
 
 def ports_of(rule: Rule) -> Ports:
-    """The ports of a rule. One about requests means those of the web if it names none."""
+    """The ports of a rule. A rule about requests without ports means those of the web."""
     return port_ranges(rule.ports) or (WEB_PORTS if rule.inspects else EVERY_PORT)
 
 
@@ -47,7 +47,7 @@ class Names:
         self._below: dict[str, Mask] = {}
 
     def add(self, pattern: str, mask: Mask) -> None:
-        """Add the rules of a set to a pattern. What is no pattern matches nothing."""
+        """Add the rules of a set to a pattern. An invalid pattern matches nothing."""
         plain = plain_pattern(pattern)
         if plain == ANY:
             self._any |= mask
@@ -84,7 +84,7 @@ class Names:
 
 
 class _Ports:
-    """Sets of rules by port: what changes at which port."""
+    """Sets of rules by port, kept as changes between ports."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         flips: dict[int, Mask] = {}
@@ -119,7 +119,7 @@ class _Ranges:
         table[key] = table.get(key, 0) | mask
 
     def around(self, address: Address, most_bits: int) -> Mask:
-        """The rules with a range of at most so many bits in which the address is."""
+        """The rules with a range around the address whose prefix has at most ``most_bits`` bits."""
         mask, bits, width, version = 0, int(address), address.max_prefixlen, address.version
         for (of_version, length), table in self._by_length.items():
             if of_version == version and length <= most_bits:
@@ -128,7 +128,7 @@ class _Ranges:
 
 
 class RuleIndex:
-    """The rules of a policy by what they match.
+    """The rules of a policy, by their patterns, ports and addresses.
 
     Args:
         rules: The rules, checked.
@@ -150,7 +150,7 @@ class RuleIndex:
                 self._add_range(network_of(text), 1 << number)
 
     def covering_names(self, pattern: str | None) -> Mask:
-        """The rules whose hosts have every name of a plain pattern; None is every destination, named or not."""
+        """The rules that cover every name of a plain pattern; None means every destination, named or not."""
         if pattern is None:
             return self.unnamed
         found = self.unnamed | self._names.covering(pattern)

@@ -15,10 +15,10 @@ _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 
 def port_ranges(ports: Iterable[int | str]) -> Ports:
-    """Return the ranges of a rule's ports, such as ``443`` and ``"8000-8100"``; those that meet become one.
+    """Return the ranges of a rule's ports, such as ``443`` and ``"8000-8100"``; adjacent ranges merge.
 
     Raises:
-        ValueError: One of them is not a port or a range of ports.
+        ValueError: An entry is neither a port nor a range of ports.
     """
     merged: list[tuple[int, int]] = []
     for first, last in sorted(_range(port) for port in ports):

@@ -15,14 +15,14 @@ _WEB_READ_ONLY = Policy(
 
 
 def policy_of(network: EgressPolicy, registries: Iterable[str] = ()) -> Policy | None:
-    """Return the rules of a preset, or the policy itself. None is ``internet``: everything public, without rules.
+    """Return the rules of a preset, or the policy itself. None stands for ``internet``: everything public.
 
     Args:
         network: The preset's name, or a policy.
         registries: The hosts of package registries, for ``packages``.
 
     Raises:
-        InvalidSpecError: It is neither a preset's name nor a policy.
+        InvalidSpecError: ``network`` is neither a preset's name nor a policy.
     """
     check_network(network)
     if isinstance(network, Policy):

@@ -17,7 +17,7 @@ from atoll.types import EgressPolicy, Policy, UpstreamProxy
 
 LONGEST_WORD_BYTES = 255
 SEALED = "atoll-sealed."
-"""What a password begins with that is stored: it is of no use before it is opened."""
+"""The prefix of a stored password, which is sealed and of no use until opened."""
 _URL = re.compile(
     r"(?P<scheme>http|socks5)://((?P<user>[^\s/@:]+)(:(?P<password>[^\s/@]*))?@)?"
     r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s/@:\[\]]+):(?P<port>[0-9]{1,5})/?"
@@ -37,10 +37,10 @@ class ProxyAddress:
 
 
 def proxy_address(proxy: UpstreamProxy) -> ProxyAddress:
-    """Return what a proxy's URL says.
+    """Return the parts of a proxy's URL.
 
     Raises:
-        ValueError: It is not the URL of a proxy. The text does not show it, because it may have a password.
+        ValueError: The URL is not a proxy's. The text does not show it, because it may have a password.
     """
     found = _found(proxy.url)
     host = found["host"]
@@ -58,7 +58,7 @@ def proxy_address(proxy: UpstreamProxy) -> ProxyAddress:
 
 
 def login_of(proxy: UpstreamProxy) -> tuple[str, str | None]:
-    """Return where a proxy is and as whom to use it, as one text, and the password as it is written."""
+    """Return a proxy's address and user as one text, and the password as in the URL."""
     found = _found(proxy.url)
     user = f"{found['user']}@" if found["user"] else ""
     return f"{found['scheme']}://{user}{found['host'].lower()}:{found['port']}", found["password"]
@@ -72,13 +72,13 @@ def with_plain_host(proxy: UpstreamProxy) -> str:
 
 
 def is_sealed(proxy: UpstreamProxy) -> bool:
-    """Whether the password of a proxy is the sealed one that is stored."""
+    """Whether the password of a proxy is in its stored, sealed form."""
     password = _found(proxy.url)["password"]
     return password is not None and password.startswith(SEALED)
 
 
 def with_password(proxy: UpstreamProxy, written: str) -> UpstreamProxy:
-    """Return a proxy with another password, written as it stands in a URL, in place of its own."""
+    """Return a proxy with another password, in the form of a URL, in place of its own."""
     place, old = login_of(proxy)
     if old is None:
         return proxy
@@ -87,7 +87,7 @@ def with_password(proxy: UpstreamProxy, written: str) -> UpstreamProxy:
 
 
 def masked(network: EgressPolicy) -> EgressPolicy:
-    """Return a policy as it may be shown: without its proxy's password."""
+    """Return a policy for display: without its proxy's password."""
     if not isinstance(network, Policy) or network.proxy is None:
         return network
     return msgspec.structs.replace(network, proxy=network.proxy.masked())

@@ -39,9 +39,9 @@ _CLOSED_V6 = {
     "ff00::/8": "multicast",
 }
 CLOSED = {**_CLOSED_V4, **_CLOSED_V6}
-"""Each range that is not public, with what it is."""
+"""Each range that is not public, with its description."""
 
-# No rule opens these: nothing that a sandbox may talk to is there.
+# No rule opens these: they hold no peer that a sandbox may talk to.
 _NEVER = tuple(
     ipaddress.ip_network(text)
     for text in (
@@ -56,7 +56,7 @@ _NEVER = tuple(
 )
 _V4 = [IPv4Network(text) for text in _CLOSED_V4]
 _V6 = [IPv6Network(text) for text in _CLOSED_V6]
-# First and last address of each range with what it is, in order; they do not overlap.
+# First and last address of each range with its description, in order, without overlaps.
 _ENDS = {
     networks[0].version: sorted((int(one[0]), int(one[-1]), CLOSED[str(one)]) for one in networks)
     for networks in (_V4, _V6)
@@ -69,10 +69,10 @@ _CARRIED = frozenset(int(carrier[0]) >> 32 for carrier in _CARRIERS)
 
 @functools.lru_cache(maxsize=4096)
 def plain(address: str) -> Address:
-    """Return the address; the IPv4 address of one that carries it.
+    """Return the address, or the IPv4 address that it carries.
 
     Raises:
-        ValueError: It is not an address, or one with a zone, which means something on one host only.
+        ValueError: The text is no address, or has a zone, which means something on one host only.
     """
     parsed = ipaddress.ip_address(address)
     if isinstance(parsed, IPv4Address):
@@ -88,7 +88,7 @@ def network_of(text: str) -> Network:
     """Return a range of addresses.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is no range.
     """
     if "%" in text:
         raise ValueError(f"{text!r} has a zone")
@@ -96,7 +96,7 @@ def network_of(text: str) -> Network:
 
 
 def closed(address: Address) -> str | None:
-    """Return what range the address is in, if it is not public."""
+    """Return the kind of the address's range, if it is not public."""
     bits = int(address)
     at = bisect_right(_FIRSTS[address.version], bits) - 1
     if at < 0:
@@ -116,7 +116,7 @@ def touches_closed(network: Network) -> bool:
 
 
 def only_closed(network: Network) -> bool:
-    """Whether the range lies in one that is not public. A rule opens only what it names as such."""
+    """Whether the range lies in one that is not public. A rule opens such a range only by naming it."""
     return any(network.subnet_of(other) for other in _ranges(network))  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""The JSON schema of policies, with what the types say about each key."""
+"""The JSON schema of policies, with the types' docstrings about each key."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def schema() -> dict[str, Any]:
 
 
 def _describe(kind: dict[str, Any]) -> None:
-    """Take the docstring of a type apart, into what it is and what each key is."""
+    """Split the docstring of a type into the descriptions of the type and of its keys."""
     what, _, arguments = inspect.cleandoc(kind["description"]).partition("\nArgs:\n")
     kind["description"] = _line(what)
     for key, text in _ARGUMENT.findall(arguments):

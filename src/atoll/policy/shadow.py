@@ -11,10 +11,10 @@ from atoll.types import Policy, Rule
 
 
 def shadowed(policy: Policy) -> tuple[int, int] | None:
-    """Return the first rule that can never match, and an earlier one that is before it; None if all can.
+    """Return the first rule that can never match, and the earlier rule that hides it; None if all can match.
 
-    Where a rule names no addresses, only public ones count: ``deny *`` after ``allow *`` is one that never
-    matches, although what is not public passes by the first.
+    For a rule without addresses only public ones count: ``deny *`` after ``allow *`` never matches, although
+    addresses that are not public pass by the first.
     """
     index = RuleIndex(policy.rules)
     for late, rule in enumerate(policy.rules):

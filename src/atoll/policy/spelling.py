@@ -14,9 +14,9 @@ from atoll.types import Policy, UpstreamProxy
 
 
 def spelled_out(policy: Policy) -> dict[str, Any]:
-    """Return a checked policy with every field, names in ASCII, and ranges in the form that all programs read alike.
+    """Return a checked policy with every field, ASCII names, and ranges that all programs read alike.
 
-    Where its proxy is, is left out: whoever judges need not know it, and it may have a password.
+    This leaves out the proxy's URL: a judge does not need it, and it may have a password.
     """
     proxy = policy.proxy
     return {
@@ -35,7 +35,7 @@ def spelled_out(policy: Policy) -> dict[str, Any]:
 
 
 def proxy_document(proxy: UpstreamProxy) -> dict[str, Any]:
-    """Return a proxy as who connects through it reads it: its host in ASCII, and ranges in one form."""
+    """Return a proxy for the program that connects through it: its host in ASCII, and ranges in one form."""
     return {
         "url": with_plain_host(proxy),
         "hosts": _names(proxy.hosts),

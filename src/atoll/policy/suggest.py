@@ -1,4 +1,4 @@
-"""Writes the smallest policy that covers what a sandbox was seen to do, for a person to read."""
+"""Writes the smallest policy that covers a sandbox's observed traffic, for a person to read."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Suggestion:
     """A policy for a person to read.
 
     Args:
-        policy: It covers what was let through.
-        notes: What it leaves out and why, and where a person may widen it; a sentence each.
+        policy: The policy, which covers the passed traffic.
+        notes: Its omissions with their reasons, and the places where a person may widen it; a sentence each.
     """
 
     policy: Policy
@@ -35,10 +35,11 @@ class Suggestion:
 
 
 def suggest(decisions: Iterable[EgressDecision]) -> Suggestion:
-    """Return the smallest policy that covers what the decisions let through.
+    """Return the smallest policy that covers the traffic that the decisions let through.
 
-    Only what passed is covered, because a rule allowed it or because the policy only observed. What was
-    refused, and what a rule denies by itself, is noted and never suggested: a person decides about that.
+    It covers only traffic that passed, because a rule allowed it or because the policy only observed. Refused
+    traffic, and traffic that a rule denies by itself, appears in the notes and never in the policy: a person
+    decides about that.
     """
     seen, notes = _Seen(), _Notes()
     for decision in decisions:
@@ -78,7 +79,7 @@ class _Notes:
 
 
 class _Seen:
-    """What passed: of each host and port, the paths by method; None if it was not only requests."""
+    """The passed traffic: the paths by method, for each host and port; None if not all of it was requests."""
 
     def __init__(self) -> None:
         self._requests: dict[tuple[str, int], dict[str, set[str]] | None] = {}
@@ -172,7 +173,7 @@ def _bodies(methods: dict[str, set[str]]) -> Iterator[_Body]:
 
 
 def _rules(found: Iterable[tuple[str, _Group]]) -> Iterator[Rule]:
-    """One rule for all hosts of a group; names and addresses apart."""
+    """A rule for all hosts of a group; names and addresses get separate rules."""
     groups: dict[tuple[bool, _Group], list[str]] = {}
     for host, group in found:
         groups.setdefault(("/" in host, group), []).append(host)

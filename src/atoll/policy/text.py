@@ -26,7 +26,7 @@ def policy_from_text(text: str) -> Policy:
     """Return the policy of a text in JSON, which begins with a brace, or in TOML, checked.
 
     Raises:
-        InvalidSpecError: The text is neither, or no valid policy, or it has no key at all: a file that is empty
+        InvalidSpecError: The text is neither, is no valid policy, or has no key at all: a file that is empty
             by mistake would deny everything.
     """
     read, place = _read_json(text) if text.lstrip().startswith("{") else _read_toml(text)
@@ -52,7 +52,7 @@ def policy_from_json(text: str | bytes) -> Policy:
     """Return the policy of a JSON text, checked.
 
     Raises:
-        InvalidSpecError: The text is no JSON, a key is there twice, or it is no valid policy.
+        InvalidSpecError: The text is no JSON, has a key twice, or is no valid policy.
     """
     return _policy(*_read_json(text))
 
@@ -69,7 +69,7 @@ def to_toml(policy: Policy) -> str:
 
 
 def _read_toml(text: str) -> tuple[object, _Place]:
-    """Return what the text says, and what says in which line a rule begins."""
+    """Return the content of the text, and a function that gives the line of a rule."""
     try:
         read = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -128,7 +128,7 @@ def _key(text: str) -> str:
 
 def _value(value: Any) -> str:
     if isinstance(value, str):
-        # JSON escapes what TOML wants escaped, but for one character.
+        # JSON escapes every character that TOML wants escaped, except one.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, Mapping):
         pairs = ", ".join(f"{_key(key)} = {_value(each)}" for key, each in value.items())

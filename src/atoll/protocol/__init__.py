@@ -1,6 +1,6 @@
 """Messages between client and supervisor, as bytes.
 
-Both ends share them; there is no input or output here.
+Both ends share them. This room does no input or output.
 """
 
 from atoll.protocol.dial import (

@@ -1,4 +1,4 @@
-"""The dial socket: one request and one answer, each a single message on a SOCK_SEQPACKET unix socket.
+"""The dial socket: a request and an answer, each a single message on a SOCK_SEQPACKET unix socket.
 
 A successful answer carries one connected stream socket as SCM_RIGHTS. From then on client and guest talk
 directly. A client may send another request on the same connection.
@@ -22,10 +22,10 @@ TUNNEL_END = "end"
 
 
 class DialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Connect to ``port`` (1..65535) of a sandbox, by id or name. A sleeping one is woken first.
+    """Connect to ``port`` (1..65535) of a sandbox, by id or name. This wakes a sleeping sandbox first.
 
-    ``within_s`` bounds how long the guest, once it runs, may take to accept the connection. None is the supervisor's
-    own bound.
+    ``within_s`` bounds how long the guest, once it runs, may take to accept the connection. None means the
+    supervisor's own bound.
     """
 
     sandbox: str

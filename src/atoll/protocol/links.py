@@ -25,8 +25,8 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
         pid: The server's process.
         started_ticks: When that process started, in clock ticks since boot.
         scheme: ``http`` or ``https``.
-        names: What follows ``PORT-ID.`` in the addresses of ports, with the server's own port. None means that
-            no such name leads to the server.
+        names: The part after ``PORT-ID.`` in the addresses of ports, with the server's own port. None means
+            that no such name leads to the server.
     """
 
     pid: int
@@ -47,10 +47,10 @@ def port_url(scheme: str, names: str, sandbox_id: str, port: int, value: str | N
 
     Args:
         scheme: ``http`` or ``https``.
-        names: What follows ``PORT-ID.`` in the addresses of the server.
+        names: The part after ``PORT-ID.`` in the addresses of the server.
         sandbox_id: The sandbox.
         port: The port inside.
-        value: Makes it a signed link: what ``link_value`` returns.
+        value: A result of ``link_value``, which makes it a signed link.
     """
     address = f"{scheme}://{port}-{sandbox_id}.{names}/"
     return address if value is None else f"{address}?{LINK}={value}"
@@ -84,7 +84,7 @@ def keyed_token(secret: bytes, *parts: str) -> str:
 
 
 def link_value(secret: bytes, sandbox_id: str, port: int, expires_at: int) -> str:
-    """Return what opens a port until ``expires_at``, in Unix seconds: its end and a signature."""
+    """Return the value that opens a port until ``expires_at``, in Unix seconds: this time and a signature."""
     return f"{expires_at}.{keyed_token(secret, 'link', sandbox_id, str(port), str(expires_at))}"
 
 

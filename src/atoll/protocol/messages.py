@@ -92,7 +92,7 @@ class DrainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class FsckRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of ``POST /v1/fsck``: whether to repair what has a second copy."""
+    """Body of ``POST /v1/fsck``: whether to repair data that has a second copy."""
 
     repair: bool = False
 
@@ -111,13 +111,13 @@ class UnpluggedAll(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EmergencyUnplugged(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done to a sandbox that was unplugged without its supervisor, which did not answer.
+    """The result of unplugging a sandbox whose supervisor did not answer.
 
     Args:
         cut: Whether its network is cut, or it has none because it sleeps.
         frozen: Whether its guest is frozen, or none runs.
         marked: Whether its supervisor will find a mark on the disk, and keep it unplugged.
-        problems: What could not be done, as sentences for people.
+        problems: The failed steps, as sentences for people.
     """
 
     sandbox_id: str
@@ -149,7 +149,7 @@ class SuspendRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of ``POST /v1/sandboxes/REF/resume`` and ``…/wake``.
 
-    ``ttl_s`` is the length of the new lease; None takes it from the sandbox's lifecycle. The lease of a
+    ``ttl_s`` is the length of the new lease; None takes the lifecycle's. The lease of a
     running sandbox is extended to that length, never shortened. Without ``memory`` a stored checkpoint is
     discarded, and the sandbox boots from its disk.
     """
@@ -161,7 +161,7 @@ class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of ``POST /v1/sandboxes/REF/lease``: the lease ends in this many seconds.
 
-    None is no lease, 0 is now. With ``extend_only`` a lease that ends later, or never, is not changed.
+    None means no lease, 0 means now. With ``extend_only`` a lease that ends later, or never, stays as it is.
     """
 
     ttl_s: float | None
@@ -169,15 +169,15 @@ class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class KeepAwakeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of ``POST /v1/sandboxes/REF/keep-awake``: the sandbox counts as active for so many seconds."""
+    """Body of ``POST /v1/sandboxes/REF/keep-awake``: how long the sandbox counts as active."""
 
     seconds: float
 
 
 class NetworkRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of ``POST /v1/sandboxes/REF/network``: what the sandbox may reach from now on.
+    """Body of ``POST /v1/sandboxes/REF/network``: the sandbox's egress policy from now on.
 
-    ``attributes`` are stored with it. Those that are None are removed, and others stay.
+    ``attributes`` are stored with it. None removes an attribute. All others stay.
     """
 
     network: EgressPolicy
@@ -185,9 +185,9 @@ class NetworkRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class EgressTest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of ``POST /v1/sandboxes/REF/egress/test`` and ``/v1/egress/test``: what would this request get?
+    """Body of ``POST /v1/sandboxes/REF/egress/test`` and ``/v1/egress/test``: a request for the verdict.
 
-    ``network`` is judged by instead of the sandbox's own policy.
+    ``network`` replaces the sandbox's own policy for the verdict.
     """
 
     method: str
@@ -209,7 +209,7 @@ class DecisionsPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Registries(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to ``GET /v1/sandboxes/REF/egress/registries``: what its policy ``packages`` allows.
+    """Answer to ``GET /v1/sandboxes/REF/egress/registries``: the hosts that its policy ``packages`` allows.
 
     ``clients`` has the hosts by the package client of the host that uses them. Under another policy it is empty.
     """
@@ -260,13 +260,13 @@ class TeamRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class CeilingRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of ``PUT /v1/teams/NAME/ceiling``: what its sandboxes reach at most. None is no ceiling."""
+    """Body of ``PUT /v1/teams/NAME/ceiling``: the bounds of its sandboxes; None means no ceiling."""
 
     ceiling: EgressPolicy | None
 
 
 class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of ``POST /v1/keys``: the team, a name, and the seconds until the key expires. None is never."""
+    """Body of ``POST /v1/keys``: the team, a name, and the key's life in seconds; None means no end."""
 
     team: str
     name: str
@@ -288,7 +288,7 @@ class VolumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class VolumeQuotaRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of ``PUT /v1/volumes/REF/quota``; None is no quota."""
+    """Body of ``PUT /v1/volumes/REF/quota``; None means no quota."""
 
     quota_mib: int | None
 
@@ -296,7 +296,7 @@ class VolumeQuotaRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 class AttributesRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of ``POST /v1/volumes/REF/entry``: the attributes of an entry to change.
 
-    None leaves one unchanged.
+    None leaves an attribute unchanged.
     """
 
     uid: int | None = None
@@ -325,7 +325,7 @@ class LogsPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One check of ``doctor``. ``remedy`` is one command or sentence."""
+    """A check of ``doctor``. ``remedy`` is one command or sentence."""
 
     name: str
     level: Literal["ok", "note", "warning", "error"]
@@ -341,7 +341,7 @@ class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Leftover(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a crash left on the host and that nothing owns.
+    """A leftover of a crash on the host, which nothing owns.
 
     ``kind`` is process, mount, directory, cgroup or image. Image stands for images without a name, layers of
     no image, and downloads that will not continue.

@@ -15,11 +15,11 @@ class Operation(msgspec.Struct, frozen=True):
     Args:
         method: The HTTP method, in lower case.
         path: The path, with its variable parts in braces.
-        summary: What it does, in a few words.
-        body: Type of the request's body; None is no body.
-        result: Type of the answer's body; None is no body.
+        summary: Its effect, in a few words.
+        body: Type of the request's body; None means no body.
+        result: Type of the answer's body; None means no body.
         query: Names in the query part.
-        status: Status of a successful answer. None is 200 with a body, 204 without.
+        status: Status of a successful answer. None means 200 with a body, 204 without.
     """
 
     method: str
@@ -37,7 +37,7 @@ def api_document(title: str, version: str, operations: Sequence[Operation], erro
     Args:
         title: The API's name.
         version: Its version.
-        operations: What it does.
+        operations: Its operations.
         error: Type of the body of an error.
     """
     kinds = [kind for each in operations for kind in (each.body, each.result) if kind is not None]

@@ -23,7 +23,7 @@ class SecretRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class SecretUpdate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of ``POST /v1/secrets/REF``. None leaves what there is."""
+    """Body of ``POST /v1/secrets/REF``. None leaves a field unchanged."""
 
     value: str | None = None
     hosts: tuple[str, ...] | None = None

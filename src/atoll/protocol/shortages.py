@@ -1,4 +1,4 @@
-"""What the host has too little of, told from errors of its kernel."""
+"""Recognizes shortages of the host from errors of its kernel."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class FinishRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class DefaultsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of ``POST /v1/sandboxes/REF/defaults``: the defaults of programs started from now on.
 
-    None leaves a default unchanged. ``start_command`` is an additional one that runs whenever the sandbox boots
+    None leaves a default unchanged. ``start_command`` adds a command that runs whenever the sandbox boots
     from its disk.
     """
 

@@ -1,4 +1,4 @@
-"""What must never enter a sandbox: the key of the home's authority, and the values of secrets."""
+"""Keeps the values that must never enter a sandbox: the key of the home's authority, and secrets."""
 
 from atoll.secrets.authority import Authority, home_authority
 from atoll.secrets.key_file import KeyFile

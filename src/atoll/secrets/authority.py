@@ -1,4 +1,4 @@
-"""The home's certificate authority, which signs what the edge shows to sandboxes."""
+"""The home's certificate authority, which signs the edge's certificates for sandboxes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def home_authority(file: Path) -> Authority:
         if age_s < (_VALID_DAYS - _RENEWED_BEFORE_DAYS) * 86_400:
             return Authority(text[begin:end], text[end:])
     made = _make()
-    # One file, so that the two always belong together.
+    # Write both to one file, so that they always belong together.
     write_atomically(file, f"{made.certificate}{made.key}".encode(), mode=0o600)
     return made
 

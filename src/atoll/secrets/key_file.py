@@ -34,7 +34,7 @@ class KeyFile:
         """Return the key, or None if there is no file.
 
         Raises:
-            HostError: Others can read the file, it belongs to another user, or it has no key.
+            HostError: Other users can read the file, it belongs to another user, or it has no key.
         """
         try:
             # Without waiting: a pipe in its place would hold the supervisor.
@@ -53,10 +53,10 @@ class KeyFile:
         return self._decoded(data)
 
     def create(self) -> bytes:
-        """Make the file if it is missing, and return the key. It is on the disk when this returns.
+        """Make the file if it is missing, and return the key. The file is on the disk when this returns.
 
         Raises:
-            HostError: The file cannot be made, or the one that is there cannot be used.
+            HostError: The file cannot be made, or the existing file cannot be used.
         """
         if (key := self.read()) is not None:
             return key

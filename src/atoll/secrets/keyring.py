@@ -37,7 +37,7 @@ class Keyring:
         """Return the key, or None if the keyring has none for this home.
 
         Raises:
-            HostError: There is no keyring, it does not answer, or what it has is no key.
+            HostError: There is no keyring, it does not answer, or its entry is no key.
         """
         keyring = _package()
         text = _answer(lambda: keyring.get_password(_SERVICE, self._name))
@@ -79,7 +79,7 @@ def _package() -> Any:
 
 
 def _answer(ask: Callable[[], Any]) -> Any:
-    """What the keyring answers, within a bounded time."""
+    """Return the keyring's answer, within a bounded time."""
     answers: list[Any] = []
     failures: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Encrypts the values of secrets so that each opens only as what it was sealed as."""
+"""Encrypts the values of secrets so that each opens only in the place for which it was sealed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PURPOSE = b"atoll secrets 1\0"
 
 
 class Belonging(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sealed value belongs to. It opens with exactly the same belonging and no other.
+    """The place of a sealed value. The value opens with exactly this belonging and no other.
 
     So a row of the database that somebody changes, or a value that somebody moves to another row, does not
     open.
@@ -61,7 +61,7 @@ class Vault:
         return "<Vault>"
 
     def seal(self, value: str, belonging: Belonging) -> bytes:
-        """Return a value encrypted and authenticated with what it belongs to."""
+        """Return a value encrypted and authenticated together with its belonging."""
         # imported here, because most homes have no secrets
         from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
@@ -70,10 +70,10 @@ class Vault:
         return _FORMAT + nonce + cipher.encrypt(nonce, value.encode(), _bound(belonging))
 
     def open(self, sealed: bytes, belonging: Belonging) -> str:
-        """Return the value of what ``seal`` returned.
+        """Return the value in a result of ``seal``.
 
         Raises:
-            DamagedError: It was changed, belongs to something else, or was sealed with another key.
+            DamagedError: The result was changed, belongs to something else, or was sealed with another key.
         """
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305

@@ -193,7 +193,7 @@ def self_signed(settings: Settings, directory: Path) -> Settings:
     """Return the settings with a self-signed certificate.
 
     Raises:
-        InvalidSpecError: Another certificate is given already.
+        InvalidSpecError: The settings name another certificate already.
     """
     if settings.tls_cert is not None:
         raise InvalidSpecError("there is a certificate already", hint="give --tls or --tls-cert, not both")

@@ -17,7 +17,7 @@ from atoll.types.internal import as_json, from_json
 
 @contextlib.contextmanager
 def announced(settings: Settings, directory: Path) -> Iterator[None]:
-    """Keep a record of this process while the context lasts. Those of servers that died are removed."""
+    """Keep a record of this process while the context lasts, and remove the records of dead servers."""
     _sweep(directory)
     record = ServerRecord(
         pid=os.getpid(),

@@ -1,4 +1,4 @@
-"""One server for both the API, by its host name, and the gateway, by the names of sandboxes."""
+"""A single server for the API, by its host name, and for the gateway, by the names of sandboxes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def make_app(settings: Settings, tokens: Tokens, access: Access, log: AccessLog 
         settings: The server's settings.
         tokens: Makes and checks clients' tokens for one sandbox or one volume.
         access: Tells which team a request belongs to.
-        log: Logs each request; None logs none.
+        log: Logs each request; None logs nothing.
     """
     gateway = Gateway(tokens, domain=settings.domain, body_timeout_s=settings.body_timeout_s)
     api = ending_with_key(make_api(settings, tokens, access), access)
@@ -68,7 +68,7 @@ def make_api(settings: Settings, tokens: Tokens, access: Access) -> Starlette:
 
 
 def _bounded(receive: Receive, patience_s: float) -> Receive:
-    """Bound the silence of a request's body. What follows the body is not bounded."""
+    """Bound the silence of a request's body, but not of anything after it."""
     over = False
 
     async def bounded() -> Message:

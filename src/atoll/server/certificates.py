@@ -39,7 +39,8 @@ class Certificates(NamedTuple):
         cert: The server's own certificate.
         key: The certificate's private key.
         authority: The authority that clients must trust.
-        bundle: The same, and what this host already trusts, for variables that replace a client's trust.
+        bundle: The same with the authorities that this host already trusts, for variables that replace a
+            client's trust.
     """
 
     cert: Path
@@ -51,7 +52,7 @@ class Certificates(NamedTuple):
 def certificates(directory: Path, domain: str | None, now: datetime | None = None) -> Certificates:
     """Return a certificate for a domain, all names below it and this machine.
 
-    It is made or renewed if needed.
+    This makes or renews the certificate if needed.
 
     Args:
         directory: The directory of the certificate and of the authority that signed it.
@@ -109,7 +110,7 @@ def _read(path: Path, option: str) -> bytes:
 
 
 def _unfit(cert: Path, key: Path, data: dict[Path, bytes]) -> InvalidSpecError | None:
-    """Return what is wrong with one of the files alone, or None."""
+    """Return the fault of one of the files alone, or None."""
     try:
         x509.load_pem_x509_certificates(data[cert])
     except ValueError:

@@ -62,7 +62,7 @@ async def _resolves(name: str, find: Lookup, within_s: float) -> bool:
 
 
 def notice(settings: Settings, missing: Sequence[str]) -> str:
-    """Return the notice about names without an address: what does not work, and what to do."""
+    """Return the notice about names without an address: the problem and the remedy."""
     domain, port = settings.domain, settings.port
     wanted = [f"*.{domain}" if name.startswith(_A_SANDBOX) else name for name in missing]
     lines = [

@@ -1,4 +1,4 @@
-"""The environment variables that clients need. They are printed, and written to a file if one is named."""
+"""Prints the environment variables that clients need, and writes them to a file if one is named."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def check_env_file(path: Path) -> None:
     """Refuse a file that cannot be written.
 
     Raises:
-        InvalidSpecError: Something else has that path, or its directory is missing or not writable.
+        InvalidSpecError: The path is no plain file, or its directory is missing or not writable.
     """
     if path.is_dir():
         raise InvalidSpecError(f"{path} is a directory", hint="give --env-file a file in it")
     if path.exists() and not path.is_file():
-        # such a file, for example a device, would be replaced
+        # the write would replace such a file, for example a device
         raise InvalidSpecError(f"{path} is not a plain file", hint="give --env-file another one")
     if not path.parent.is_dir():
         raise InvalidSpecError(

@@ -27,7 +27,7 @@ _STOP_S = 10
 class Listener(Server):
     """Serves an application on a socket that is already bound.
 
-    This way the port is known, and the rights to bind it can be gone.
+    So the port is known, and the process may already have given up the rights to bind it.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings, sock: socket.socket) -> None:
@@ -65,7 +65,7 @@ class Listener(Server):
             await super().serve(*arguments)
 
     def _init_shared_socket(self) -> None:
-        # granian closes the descriptor that it is given
+        # granian closes the descriptor that it gets
         holder: Any = _granian.SocketHolder
         self._ssp, self._shd = None, holder(os.dup(self._socket.fileno()), False, _BACKLOG)
 
@@ -74,7 +74,7 @@ def bound(settings: Settings) -> socket.socket:
     """Return a listening socket, bound to the settings' address.
 
     Raises:
-        HostError: The address is taken, is not this host's, or is not allowed.
+        HostError: The address is in use, does not belong to this host, or is not allowed.
     """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)

@@ -17,7 +17,7 @@ _DOMAIN_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-.")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """One server's settings.
+    """A server's settings.
 
     Args:
         host: The address to listen on.
@@ -27,9 +27,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         tls_cert: A file with the certificate chain; None means plain http.
         tls_key: A file with the certificate's private key.
         tls_authority: A file with the authority that clients of a self-signed certificate must trust.
-        tls_bundle: A file with the same, and with what this host already trusts.
+        tls_bundle: A file with the same, and with the authorities that this host already trusts.
         head_timeout_s: Seconds that a client may take for a head, and for its next request.
-        body_timeout_s: Seconds that a body may be silent while nothing is answered.
+        body_timeout_s: Seconds that a body may be silent before the answer begins.
         env_file: The file for the variables that a client needs.
         access_log: The file that logs each request; None means ``server/access.log`` in the home.
         images: Maps names of images that templates start from to other names.
@@ -99,7 +99,7 @@ def _check_private(text: str) -> None:
         f"--private-range {text} is not one that can be opened", hint="give one such as 10.1.0.0/16"
     )
     try:
-        check_policy(Policy(rules=(Rule(addresses=(text,)),)))  # which refuses ranges that are partly public
+        check_policy(Policy(rules=(Rule(addresses=(text,)),)))  # this refuses ranges that are partly public
     except InvalidSpecError:
         raise wrong from None
     if closed(ipaddress.ip_network(text).network_address) is None:

@@ -33,7 +33,7 @@ def supervisor_starter(at_crash: Callable[[], object]) -> Iterator[None]:
     """
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork() == 0:
-        # whatever happens, no code of the server may run on here
+        # no code of the server may run on here, even after an error
         with contextlib.suppress(BaseException):
             number = far.fileno()
             os.closerange(3, number)

@@ -1,4 +1,4 @@
-"""Tokens for one sandbox, volume or upload: keyed hashes of what they are for. Nothing of them is stored."""
+"""Tokens for a sandbox, volume or upload: keyed hashes of their purpose. The server stores none."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Tokens:
         return self._token("volume", volume_id)
 
     def upload(self, *parts: str) -> str:
-        """Return the token for one upload. ``parts`` say what may be uploaded, where to and until when."""
+        """Return the token for an upload. ``parts`` name the file, the place and the end of its validity."""
         return self._token("upload", *parts)
 
     def link(self, sandbox_id: str, port: int, expires_at: int) -> str:
-        """Return what opens a port until ``expires_at``, in Unix seconds."""
+        """Return the token that opens a port until ``expires_at``, in Unix seconds."""
         return link_value(self._secret, sandbox_id, port, expires_at)
 
     def opens(self, value: str, sandbox_id: str, port: int, now: float) -> bool:

@@ -1,4 +1,4 @@
-"""Handles answers to requests whose body is not read to its end. Their connection serves no other request."""
+"""Handles answers to requests with a partly unread body. Such a connection serves no other request."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Merges:
         return stack
 
     def useful(self, stacks: Iterable[Stack]) -> set[str]:
-        """Return the merged layers with which one of these stacks can be shortened."""
+        """Return the merged layers that can shorten one of these stacks."""
         found: set[str] = set()
         made = list(self._made.items())
         for stack in stacks:

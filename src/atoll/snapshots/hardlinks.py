@@ -14,12 +14,11 @@ from atoll.types.internal import from_json
 
 
 def settle_links(merged: Path, upper: Path, work: Path, record: Path) -> None:
-    """Give every name of a hard-linked file its entry in the writable layer once one of its names has one.
+    """Give all names of a hard-linked file entries in the writable layer once one of them has an entry.
 
-    When a file with several names in a lower layer is written to, the kernel copies it up under that one name
-    and finds the others by an index in ``work``. That index is valid for one mount only. So before the layer
-    becomes a lower one, or is copied, the other names are copied up too. That makes them links to the same
-    file there.
+    A guest may write to a file with several names in a lower layer. The kernel then copies it up under one
+    name, and finds the others by an index in ``work``. That index is valid for one mount only. So before the
+    layer becomes a lower layer, or is copied, this copies the other names up too, as links to the same file.
 
     This costs nothing if no such file was written to. Otherwise it walks the merged tree, once for each new
     file.

@@ -59,7 +59,7 @@ def _make_points(image: Path, targets: Iterable[str], beside: Path) -> None:
 
 
 def _resolved(image: Path, target: str) -> PurePosixPath:
-    """Where a path leads in an image, relative to its root. What comes after a missing directory is kept."""
+    """The target of a path in an image, relative to its root. Parts after a missing directory stay."""
     place, links = PurePosixPath(), 0
     rest = list(reversed(PurePosixPath(target).parts))
     while rest:

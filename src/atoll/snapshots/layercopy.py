@@ -18,14 +18,14 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 class LayerCopy:
     """Copies a writable layer in two phases: ``first`` while the guest runs, ``last`` while it is stopped.
 
-    Only ``last`` decides what the copy contains, whatever the guest does to its files in between. Without
+    Only ``last`` decides the content of the copy, even if the guest changes its files in between. Without
     ``first``, ``last`` copies everything.
 
     Args:
         upper: The writable layer.
         aside: Where the copy is built; ``first`` makes it.
         target: The final place of ``aside``. Its name is the id of the layer.
-        settle: Called before each look at ``upper``. It completes what the kernel has half done there.
+        settle: Called before each look at ``upper``. It completes the kernel's half-done work there.
         stamped: Whether the time stamps where ``upper`` is show every write after a sync (not so on tmpfs).
     """
 
@@ -42,7 +42,7 @@ class LayerCopy:
         self._begun = False
 
     async def first(self) -> None:
-        """Copy what is there now, while the guest runs. On an error or a cancellation call ``abandon``.
+        """Copy the present content while the guest runs. On an error or a cancellation call ``abandon``.
 
         Raises:
             NoSpaceError: The disk is full.
@@ -53,7 +53,7 @@ class LayerCopy:
             await self._in_thread(self._first)
 
     async def last(self) -> str:
-        """Copy what has changed since ``first``, move the layer to its place and return its id.
+        """Copy the changes since ``first``, move the layer to its place and return its id.
 
         Call it while the guest is paused. An engine may write its checkpoint at the same time. The layer is
         durable only after ``Layers.sync``.

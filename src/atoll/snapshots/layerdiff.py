@@ -1,4 +1,4 @@
-"""Finds what differs between two disks from their layers: only where their layers differ is anything read."""
+"""Finds the differences between two disks by their layers. It reads files only where the layers differ."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from atoll.snapshots.layerview import Directory, Entry, LayerView, is_whiteout, 
 from atoll.types import FileChange, FileKind, FilesDiff
 
 _CHUNK_BYTES = 1 << 20
-# Mount points of every guest: what an image or layer has there is never seen.
+# Mount points of every guest, which hide the files of an image or layer there.
 _HIDDEN = frozenset({"proc", "sys", "dev"})
 
 
 class _Side(NamedTuple):
-    """One of the two disks: its layers and what they show together."""
+    """One of the two disks: its layers and their combined view."""
 
     layers: Sequence[Path]
     view: LayerView
@@ -30,15 +30,15 @@ class _Side(NamedTuple):
 class LayerDiff:
     """Compares two disks.
 
-    Where both show a directory of the very same layers, nothing below it can differ, so it is not read. All
-    else is compared entry by entry: kinds, owners, modes, sizes, targets of links, and content where the sizes
-    are the same. Times do not count.
+    Where both show a directory of the very same layers, nothing below it can differ, so this skips it. It
+    compares everything else entry by entry: kinds, owners, modes, sizes, targets of links, and content where
+    the sizes are the same. Times do not count.
 
     No symbolic link is followed. A file that vanishes meanwhile counts as missing.
 
     Args:
-        before: The layers of the one disk, the top one first, those of its image last.
-        after: Those of the other one.
+        before: The layers of the one disk, the top layer first, the image's layers last.
+        after: The layers of the other disk.
         paths: Directories and files to look at, relative to the top; empty is everything.
         most: How many changes to find at most.
         complete: As in ``LayerView``.
@@ -85,7 +85,7 @@ class LayerDiff:
         return FilesDiff(changes=found, truncated=bool(waiting) or len(found) >= self._most)
 
     def _compare(self, path: str, before: _Side, after: _Side) -> list[str]:
-        """Compare what a directory has, and return the directories in it that may differ below."""
+        """Compare the entries of a directory, and return its subdirectories that may differ below."""
         if self.stopped.is_set():
             raise StateError("the comparison was stopped")
         sides = [(side, side.view.directory(path)) for side in (before, after)]
@@ -108,7 +108,7 @@ class LayerDiff:
         return deeper
 
     def _is_wanted(self, at: str) -> bool:
-        """Whether a path is to be looked at, or leads to one that is."""
+        """Whether to look at a path, or at something below it."""
         return self._is_named(at) or any(each.startswith(f"{at}/") for each in self._paths)
 
     def _is_named(self, at: str) -> bool:

@@ -15,13 +15,13 @@ from atoll.snapshots.layerview import OPAQUE, REDIRECT, Directory, LayerView, is
 class LayerMerge:
     """Merges layers of the complete kind of overlay, with the result that the kernel would show.
 
-    The kernel marks in a layer what is removed (a device 0:0), which directory hides those below it (opaque),
-    and which one continues a directory of another path (redirect). The marks of the result say about the
-    layers below it what the marks of all merged layers say together.
+    The kernel marks removed entries in a layer (a device 0:0), directories that hide those of lower layers
+    (opaque), and directories that continue another path (redirect). The result's marks have the same effect
+    on the layers below as all marks of the merged layers together.
 
     Args:
-        layers: The layers, the top one first. They must not change.
-        target: Where the result is made; it must not exist yet.
+        layers: The layers, the top layer first, which must not change.
+        target: The place for the result; it must not exist yet.
     """
 
     def __init__(self, layers: Sequence[Path], target: Path) -> None:
@@ -35,7 +35,7 @@ class LayerMerge:
         """Make the target.
 
         Raises:
-            OSError: Something could not be copied. The caller must remove what was copied so far.
+            OSError: Something could not be copied. The caller must remove the part copied so far.
             HostError: The paths are too long.
         """
         self._target.mkdir(mode=0o700)

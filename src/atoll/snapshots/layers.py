@@ -97,7 +97,7 @@ class Layers(LayerStore):
         frozen can be mounted again: the kernel regards the top directory of the old writable layer as in use.
 
         Raises:
-            HostError: It is not mounted.
+            HostError: The disk is not mounted.
             OSError: The kernel refuses it.
         """
         root = sandbox_dir / ROOT
@@ -111,14 +111,14 @@ class Layers(LayerStore):
         return partial(os.close, left)
 
     def settle(self, sandbox_dir: Path) -> None:
-        """Complete what the kernel has half done on a mounted disk.
+        """Complete the kernel's half-done work on a mounted disk.
 
-        It adds the other names of hard-linked files of lower layers. The guest, which may be running, sees
-        the same files, but times in the writable layer change. Unmounting does this too. If times must not
-        change from now on, call it first: a second call does nothing unless more such files were written.
+        This adds the other names of hard-linked files of lower layers. The guest, which may be running, sees
+        the same files, but times in the writable layer change. Unmounting does this too. Call it early if
+        times must not change later: a second call does nothing unless more such files were written.
 
         Raises:
-            OSError: Not everything was done.
+            OSError: Part of the work failed.
         """
         root = sandbox_dir / ROOT
         if self._complete and is_mounted(root):

@@ -40,7 +40,7 @@ class LayerStore:
         return sorted(name for name in self._names() if not name.startswith("."))
 
     def remove_unfinished(self) -> list[str]:
-        """Erase what crashes left of copies and removals, and return the ids.
+        """Erase copies and removals that a crash cut short, and return the ids.
 
         Call it at the start, when no copy is running.
         """
@@ -71,7 +71,7 @@ class LayerStore:
         Disks based on the run look the same on it. The run stays.
 
         Raises:
-            InternalError: Layers of a user namespace cannot be merged; they are never below another one.
+            InternalError: Layers of a user namespace cannot be merged; no layer ever stands on them.
             NoSpaceError: The disk is full.
             HostError: A file could not be copied.
         """

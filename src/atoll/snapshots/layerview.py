@@ -1,4 +1,4 @@
-"""What layers show together: which of them has something at a path, and what it hides of those below."""
+"""The combined view of layers: the layer that shows a path, and the lower layers that it hides."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST_PATH = 16 << 10
 
 
 class Step(NamedTuple):
-    """What a layer has at a path (a directory, something else or nothing), and where lower layers continue.
+    """A layer's entry at a path (a directory, something else or nothing), and the path in lower layers.
 
     ``below`` is None if nothing of lower layers shows through.
     """
@@ -34,7 +34,7 @@ class Directory(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """Something in a directory: the layer that shows it, where its directory is there, and its status."""
+    """An entry of a directory: its layer, the path of its directory in that layer, and its status."""
 
     layer: int
     at: str
@@ -44,12 +44,12 @@ class Entry(NamedTuple):
 class LayerView:
     """Looks at layers as the kernel does when they are mounted together.
 
-    The kernel marks in a layer what is removed (a device 0:0), which directory hides those below it (opaque),
-    and which one continues a directory of another path (redirect).
+    The kernel marks removed entries in a layer (a device 0:0), directories that hide those of lower layers
+    (opaque), and directories that continue another path (redirect).
 
     Args:
         tops: The open top directories of the layers, the top layer first.
-        complete: Whether the marks are those of the complete kind of overlay. Guests could make the others.
+        complete: Whether the overlay is of the complete kind. Guests could make the marks of the other kind.
     """
 
     def __init__(self, tops: Sequence[int], *, complete: bool = True) -> None:
@@ -77,7 +77,7 @@ class LayerView:
         return Directory(path, sources, at)
 
     def entries(self, directory: Directory) -> dict[str, Entry]:
-        """What the layers have in a directory, by name, with what marks removed names."""
+        """The layers' entries in a directory, by name, including the marks of removed names."""
         found: dict[str, Entry] = {}
         for layer, at in directory.sources:
             with open_below(self.tops[layer], at) as fd, os.scandir(fd) as entries:

@@ -1,4 +1,4 @@
-"""The tree of snapshots: which one is based on which. Pure."""
+"""The tree of snapshots with their bases. Pure."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class SnapshotTree:
         """Return the snapshot if no other is based on it.
 
         Raises:
-            SnapshotNotFoundError: There is none with that id.
-            InUseError: Others are based on it; the message names them.
+            SnapshotNotFoundError: There is no snapshot with that id.
+            InUseError: Other snapshots are based on it; the message names them.
         """
         snapshot = self._get(snapshot_id)
         children = self.children(snapshot_id)

@@ -1,4 +1,4 @@
-"""Which of the snapshots that were made by themselves are kept. Pure."""
+"""Selects the automatic snapshots to keep. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WEEK_S = 7 * _DAY_S
 
 
 def surplus(made_at: Mapping[str, float], kept: int, now_s: float) -> list[str]:
-    """Return the snapshots that are not kept any more, oldest first.
+    """Return the snapshots to drop, oldest first.
 
     The newest ``kept`` stay. Of the rest, the newest of each hour stays for a day, and that of each day for a week.
 

@@ -1,6 +1,7 @@
 """``python -m atoll.supervisor --home PATH --run PATH``: runs one supervisor until it is stopped or idle.
 
-``doctor`` after the options reports as JSON what can prevent a sandbox from running, and starts nothing.
+``doctor`` after the options reports as JSON the problems that can stop a sandbox from running, and starts
+nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _log = logging.getLogger("atoll.supervisor")
 
 
 def main() -> int:
-    """Run what the command line asks for, and return the exit code."""
+    """Run the command of the command line, and return the exit code."""
     arguments = _arguments(sys.argv[1:])
     home = Home(arguments.home, run=arguments.run) if arguments.home else Home.default()
     if arguments.command == "doctor":
@@ -62,7 +63,7 @@ def _supervise(home: Home, settings: Settings) -> None:
     holder = ensure_holder(home)
     join_holder(holder)
     lower_rights()
-    # Not earlier: these may start threads, and only a process with one thread can enter a user namespace.
+    # Import this late: it may start threads, and only a process with one thread can enter a user namespace.
     from atoll.supervisor.serving import serve
 
     kind = "engine" if settings.disk == "engine" else disk_kind(home.path, holder)

@@ -1,6 +1,6 @@
 """Makes the parts of the supervisor, room by room, from the bottom up.
 
-Each part is given what it uses. The bags of parts here are for the wiring alone: no part gets one.
+Each part gets only the parts that it uses. The bags of parts here serve the wiring alone: no part gets a bag.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Rooms:
-    """What the other rooms provide: ``serving`` makes it for the real host, tests make it from fakes.
+    """The parts from the other rooms. ``serving`` makes them for the real host, tests make them from fakes.
 
     Args:
         engine: Returns the engine of a machine or checkpoint, see ``engines_by_version``.
@@ -105,13 +105,14 @@ class Rooms:
         nameserver: The name server that guests use.
         complete: Whether the kernel gives this process overlays with all features.
         engine_disks: Whether the engine keeps the disks of new sandboxes.
-        copied_disks: Whether each snapshot keeps a copy of what its disk has changed.
+        copied_disks: Whether each snapshot keeps a copy of the changes on its disk.
         shaping: Whether the kernel can limit the rate of an interface.
         agents: Calls guest agents; None makes the real one.
-        inspection: Judges requests; None where nothing can.
+        inspection: Judges requests; None on a host that cannot.
         registries: The hosts of package registries, for the policy that allows reading from them.
         authority: Returns the certificate that every sandbox trusts, as PEM; empty for none.
-        cpu_latency: The request that idle processors stay quick to wake; None if none can be made.
+        cpu_latency: The request that idle processors stay quick to wake; None on a host that takes no such
+            request.
     """
 
     engine: Callable[[Versions], Engine]
@@ -136,7 +137,7 @@ class Rooms:
 
 
 class State:
-    """What is known of the sandboxes, and who works on it now."""
+    """The records of the sandboxes, and the work in progress on them."""
 
     def __init__(self, home: Home, settings: Settings, rooms: Rooms, clock: Clock) -> None:
         self.clock = clock
@@ -170,7 +171,7 @@ class State:
 
 
 class Storage:
-    """What is stored on the disk, and what looks after it."""
+    """The stores on the disk, and their upkeep."""
 
     def __init__(self, home: Home, settings: Settings, rooms: Rooms, state: State) -> None:
         registry, paths, tasks, layers = state.registry, state.paths, state.tasks, rooms.layers
@@ -196,7 +197,7 @@ class Storage:
 
 
 class Machines:
-    """What runs sandboxes, and the warm machines that wait for them."""
+    """The parts that run sandboxes, and the warm machines that wait for sandboxes."""
 
     def __init__(self, home: Home, settings: Settings, rooms: Rooms, state: State, storage: Storage) -> None:
         self._cgroups = rooms.cgroups
@@ -251,13 +252,13 @@ class Machines:
         )
 
     def bound_memory(self, most_bytes: int) -> None:
-        """Have the kernel bound what all sandboxes use together, where it can."""
+        """Have the kernel bound the memory of all sandboxes together, where it can."""
         if self._cgroups is not None:
             self._cgroups.limit_memory(most_bytes)
 
 
 class Tenants:
-    """Who may have how much, and the keys and secrets that they have."""
+    """The teams with their quotas, keys and secrets."""
 
     def __init__(
         self,

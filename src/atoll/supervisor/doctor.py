@@ -1,4 +1,4 @@
-"""Reports in plain words what can prevent a sandbox from running. Needs no supervisor and starts none."""
+"""Reports in plain words each problem that can stop a sandbox from running. Needs no supervisor."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def limits_finding(means: Means) -> Finding:
 
 
 def defaults_finding(means: Means, memory_bytes: int, disk: DiskUsage) -> Finding:
-    """What a sandbox without limits may use, and how much of the host's disk is left for all of them."""
+    """The finding about default limits: a sandbox's share of the host, and the disk that is left for all."""
     limits = default_limits(memory_bytes, disk.total)
     text = f"{limits.memory_mib:,} MiB of memory, {limits.processes:,} processes, {limits.open_files:,} open files"
     if not means.layers:

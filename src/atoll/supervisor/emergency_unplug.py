@@ -1,12 +1,12 @@
 """``python -m atoll.supervisor.emergency_unplug --home PATH --run PATH REF… | --all``: unplugs without a supervisor.
 
-Clients run it when the supervisor of a home does not answer. It cuts the networks, freezes the guests, and leaves
-marks, so that the supervisor keeps the sandboxes unplugged when it goes on, or the next one does. It prints what it
-has done, as JSON. It asks nobody: the rows, the namespaces and the control groups are enough.
+Clients run it when the supervisor of a home does not answer. It cuts the networks and freezes the guests. It
+leaves marks, so that this or the next supervisor keeps the sandboxes unplugged. It prints its report as JSON.
+It asks no other process: the rows, the namespaces and the control groups are enough.
 
-It tells the relay, which goes on without the supervisor, and ends one that does not answer. It also ends the edge,
-which may have taken what it has not sent on yet. All connections through what ends are reset, those of other sandboxes
-too, and the supervisor starts another one when it goes on.
+It tells the relay, which runs on without the supervisor, and ends a relay that does not answer. It also ends
+the edge, which may hold data that it has not sent on yet. That resets all connections through the ended
+program, those of other sandboxes too. The supervisor starts another program when it goes on.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Emergency:
     def _end_edge(
         self, rows: Sequence[SandboxRow], are_cut: dict[str, bool], problems: dict[str, list[str]]
     ) -> None:
-        """End the edge: what it has not sent on of these sandboxes is lost with it."""
+        """End the edge, so that data of these sandboxes that it still holds goes nowhere."""
         if not self._lives or not rows:
             return
         try:
@@ -128,7 +128,7 @@ class Emergency:
     ) -> tuple[bool, list[tuple[int, int]]]:
         if not self._lives or (row.unplugged is not None and row.state == "paused"):
             return True, []
-        # One that is being woken has no machine in its row yet.
+        # The row of a sandbox that is being woken names no machine yet.
         is_frozen = _freeze_by_name(self._machine_ids(row), cgroups)
         if row.machine is None:
             return is_frozen or row.state in _ASLEEP, []
@@ -191,7 +191,7 @@ def _operations(home: Home) -> list[OperationRow]:
 
 
 def main() -> int:
-    """Unplug what the command line names, print what was done, and return the exit code."""
+    """Unplug the sandboxes that the command line names, print a report, and return the exit code."""
     arguments = _arguments(sys.argv[1:])
     home = Home(arguments.home, run=arguments.run)
     try:

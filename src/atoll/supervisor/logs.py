@@ -20,7 +20,7 @@ def read_page(path: Path, offset: int) -> LogsPage:
 
     A character complete in the file is never split.
 
-    Text more than 16 MiB before the end is skipped: it will be dropped soon, and a guest that floods its log
+    This skips text more than 16 MiB before the end. It will be dropped soon, and a guest that floods its log
     must not keep readers busy.
     """
     end = path.lstat().st_size if path.exists() else 0
@@ -35,8 +35,7 @@ def read_page(path: Path, offset: int) -> LogsPage:
 
 def start_logging(path: Path, level: str) -> None:
     """Write this process's log to a file that is rotated at 4 MiB, keeping two older files."""
-    # Logging errors would go to standard error, which is the same file. Clients are told about a full disk
-    # anyway.
+    # Logging errors would go to standard error, which is the same file. Clients hear of a full disk anyway.
     logging.raiseExceptions = False
     handler = logging.handlers.RotatingFileHandler(path, maxBytes=_LOG_BYTES, backupCount=_LOGS_KEPT)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

@@ -72,7 +72,7 @@ class Sleeps:
 
 
 def make_unplugs(state: State, machines: Machines, steps: Steps, sleeps: Sleeps) -> Unplugs:
-    """Make what unplugs sandboxes."""
+    """Make the parts that unplug sandboxes."""
     return Unplugs(
         registry=state.registry,
         egress=steps.egress,
@@ -174,7 +174,7 @@ def make_idle_monitor(
     sleeps: Sleeps,
     awakenings: Awakenings,
 ) -> IdleMonitor:
-    """Make what puts idle sandboxes to sleep."""
+    """Make the parts that put idle sandboxes to sleep."""
     return IdleMonitor(
         default=Tiers(settings.idle_pause_s or None, settings.idle_suspend_s or None),
         idle_most_s=lambda team: tenants.teams.quotas_of(team).idle_s,
@@ -191,7 +191,7 @@ def make_idle_monitor(
 
 
 def make_idle_sandboxes(state: State, steps: Steps, sleeps: Sleeps) -> IdleSandboxes:
-    """Make what finds idle sandboxes when the host runs short of something."""
+    """Make the part that finds idle sandboxes when the host runs short of something."""
     return IdleSandboxes(
         registry=state.registry,
         history=steps.history,
@@ -205,7 +205,7 @@ def make_idle_sandboxes(state: State, steps: Steps, sleeps: Sleeps) -> IdleSandb
 def make_host_memory_monitor(
     state: State, machines: Machines, steps: Steps, idle: IdleSandboxes
 ) -> HostMemoryMonitor:
-    """Make what keeps a part of the host's memory free."""
+    """Make the part that keeps some of the host's memory free."""
     return HostMemoryMonitor(
         look=machines.host_memory.look,
         admission=steps.memory_admission,
@@ -220,7 +220,7 @@ def make_host_memory_monitor(
 
 
 def make_recoveries(state: State, awakenings: Awakenings) -> Recoveries:
-    """Make what recovers crashed sandboxes without a use."""
+    """Make the part that recovers crashed sandboxes without a use."""
     return Recoveries(
         registry=state.registry,
         wakes=awakenings.wakes,
@@ -231,14 +231,14 @@ def make_recoveries(state: State, awakenings: Awakenings) -> Recoveries:
 
 
 def make_unresponsive_guests(state: State, machines: Machines) -> UnresponsiveGuests:
-    """Make what notices guests that do not answer."""
+    """Make the part that notices guests that do not answer."""
     return UnresponsiveGuests(
         registry=state.registry, agents=machines.agents, clock=state.clock, tell=state.journal.tell
     )
 
 
 def make_wake_timers(state: State, awakenings: Awakenings) -> WakeTimers:
-    """Make what wakes sandboxes at the times that they have left."""
+    """Make the part that wakes sandboxes at their own wake times."""
     return WakeTimers(
         registry=state.registry,
         wakes=awakenings.wakes,
@@ -250,7 +250,7 @@ def make_wake_timers(state: State, awakenings: Awakenings) -> WakeTimers:
 
 
 def make_kills(state: State, storage: Storage, machines: Machines, steps: Steps) -> Kills:
-    """Make what kills sandboxes."""
+    """Make the parts that kill sandboxes."""
     return Kills(
         registry=state.registry,
         paths=state.paths,
@@ -270,7 +270,7 @@ def make_naps(
     sleeps: Sleeps,
     awakenings: Awakenings,
 ) -> Naps:
-    """Make what moves running sandboxes to other layers."""
+    """Make the part that moves running sandboxes to other layers."""
     return Naps(
         registry=state.registry,
         paths=state.paths,
@@ -343,7 +343,7 @@ class Copies:
 
 
 def make_diffs(rooms: Rooms, state: State, machines: Machines, steps: Steps) -> Diffs:
-    """Make what compares files."""
+    """Make the part that compares files."""
     return Diffs(
         registry=state.registry,
         paths=state.paths,
@@ -364,7 +364,7 @@ def make_promotions(
     copies: Copies,
     kills: Kills,
 ) -> Promotions:
-    """Make what promotes forks."""
+    """Make the part that promotes forks."""
     return Promotions(
         registry=state.registry,
         operations=state.operations,
@@ -384,7 +384,7 @@ def make_promotions(
 def make_creation(
     rooms: Rooms, state: State, storage: Storage, machines: Machines, tenants: Tenants, steps: Steps
 ) -> Creation:
-    """Make what makes sandboxes of images and snapshots."""
+    """Make the parts that make sandboxes of images and snapshots."""
     first_machines = FirstMachines(
         registry=state.registry,
         paths=state.paths,
@@ -432,7 +432,7 @@ def make_creation(
 
 
 def make_leftovers(rooms: Rooms, state: State, storage: Storage, machines: Machines) -> LeftoverCollector:
-    """Make what removes what nothing owns."""
+    """Make the part that removes leftovers."""
     return LeftoverCollector(
         registry=state.registry,
         paths=state.paths,
@@ -449,7 +449,7 @@ def make_leftovers(rooms: Rooms, state: State, storage: Storage, machines: Machi
 
 
 def make_fsck(rooms: Rooms, state: State, storage: Storage) -> Fsck:
-    """Make what checks everything that is stored."""
+    """Make the parts that check everything that is stored."""
     records = StoredRecords(
         trees=storage.trees,
         volumes=storage.volumes,

@@ -11,7 +11,7 @@ import msgspec
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):
-    """What is going on. ``asked_at_s`` is the time of the last client request."""
+    """The supervisor's current activity. ``asked_at_s`` is the time of the last client request."""
 
     states: tuple[str, ...]
     clients: int
@@ -37,7 +37,7 @@ def may_end_holder(states: Iterable[str]) -> bool:
 
 @dataclass(eq=False, repr=False)
 class Keeper:
-    """Notes what clients do and tells when the supervisor may exit.
+    """Notes the activity of clients, and tells when the supervisor may exit.
 
     Args:
         idle_exit_s: Seconds of idleness before it exits.

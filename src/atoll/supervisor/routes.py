@@ -1,4 +1,4 @@
-"""Gives each route module of the API what it uses."""
+"""Gives each route module of the API its parts."""
 
 from __future__ import annotations
 

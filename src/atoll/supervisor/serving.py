@@ -55,7 +55,8 @@ from atoll.supervisor.storage.trust import host_bundle
 from atoll.supervisor.system import System
 
 _HOLDER_LOOK_S = 1.0
-# Nobody's: the relay and the edge can then signal and read no process of the home, and none of its files.
+# Users of their own for the relay and the edge, which then can neither signal nor read the home's processes
+# and files.
 _RELAY_UID, _EDGE_UID = 65_532, 65_533
 _log = logging.getLogger(__name__)
 
@@ -125,7 +126,7 @@ def _real_rooms(home: Home, settings: Settings, disks: DiskKind, complete: bool)
     )
 
     def make(name: str, program: Path) -> Engine:
-        # An earlier program, which wakes what it put to sleep, may not know these flags.
+        # An earlier program, kept to wake its own sleepers, may not know these flags.
         is_current = program == programs.engine_path(programs.current)
         flags = settings.engine_flags.split() if is_current else ()
         return engine_kind(name).make(program, cgroups, flags)
@@ -169,7 +170,7 @@ def _relay_program(home: Home) -> RelayProgram:
 
 
 def _open_holder(home: Home) -> int | None:
-    """A descriptor of the holder: what guests run on lives as long as that process, and so does the relay."""
+    """A descriptor of the holder: the guests' namespaces and the relay live as long as that process."""
     holder = find_holder(home)
     try:
         return None if holder is None else os.pidfd_open(holder.pid, os.O_NONBLOCK)

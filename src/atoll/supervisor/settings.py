@@ -14,7 +14,7 @@ from atoll.types.internal import converted
 MIB = 1 << 20
 _MOST = 1e9
 _LOW_MOST = 50.0
-# With more, the others wait for the supervisor itself, which needs some 15 ms of one processor for each copy.
+# More would wait for the supervisor itself, which needs some 15 ms of a processor for each copy.
 _RESTORES_MOST = 8
 
 
@@ -32,12 +32,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All ``ATOLL_*`` variables that the supervisor knows.
 
     Args:
-        pool_size: ``ATOLL_POOL_SIZE``: warm machines to keep for each image in use, and one for what is
-            restored; 0 keeps none.
+        pool_size: ``ATOLL_POOL_SIZE``: warm machines to keep for each image in use, beside one for restores;
+            0 keeps none.
         idle_exit_s: ``ATOLL_IDLE_EXIT_S``: seconds without a running sandbox or a client until it exits.
-        idle_pause_s: ``ATOLL_IDLE_PAUSE_S``: idle seconds until a sandbox is paused whose lifecycle does not say;
-            0 is never.
-        idle_suspend_s: ``ATOLL_IDLE_SUSPEND_S``: the same until it is suspended.
+        idle_pause_s: ``ATOLL_IDLE_PAUSE_S``: idle seconds until a sandbox is paused if its lifecycle sets no
+            time; 0 means never.
+        idle_suspend_s: ``ATOLL_IDLE_SUSPEND_S``: the same for a suspend.
         agent_timeout_s: ``ATOLL_AGENT_TIMEOUT_S``: time limit of each call to a guest agent, in seconds.
         restores_at_once: ``ATOLL_RESTORES``: how many machines one fork restores at the same time.
         disk: ``ATOLL_DISK``: ``auto`` uses the best kind of disk that the home can have, ``engine`` the
@@ -49,13 +49,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         image_gib: ``ATOLL_IMAGE_GIB``: the most GiB that an image from a registry may have, unpacked.
         checksum_mib_s: ``ATOLL_CHECKSUM_MIB_S``: the most MiB to read in a second for checksums of frozen layers;
             0 computes none.
-        disk_low_percent: ``ATOLL_DISK_LOW_PERCENT``: the percentage of the home's file system below which its free
-            space is too little, so that room is made; 0 never makes any.
+        disk_low_percent: ``ATOLL_DISK_LOW_PERCENT``: the supervisor makes room when less than this percentage
+            of the home's file system is free; 0 never makes any.
         host_memory_free_mib: ``ATOLL_HOST_MEMORY_FREE_MIB``: the MiB of the host's memory that sandboxes leave
-            free; None is 10 %, at least 1 GiB and at most a quarter, and 0 leaves nothing.
+            free; None means 10 %, at least 1 GiB and at most a quarter, and 0 leaves nothing.
         meminfo: ``ATOLL_MEMINFO``: the file that tells the host's memory, in the form of ``/proc/meminfo``.
-        package_hosts: ``ATOLL_PACKAGE_HOSTS``: hosts of package registries, beside those that this host's own
-            clients use, separated by spaces.
+        package_hosts: ``ATOLL_PACKAGE_HOSTS``: further hosts of package registries, beside those of this
+            host's own clients, separated by spaces.
         cpu_latency: ``ATOLL_CPU_LATENCY``: ``auto`` keeps idle processors quick to wake while sandboxes work,
             ``off`` asks the kernel for nothing.
         engine: ``ATOLL_ENGINE``: the engine of new sandboxes. Others keep theirs.

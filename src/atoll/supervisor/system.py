@@ -60,7 +60,7 @@ from atoll.supervisor.templates.building import Templates, forget_steps
 from atoll.supervisor.tenants.disk_report import DiskReports
 
 _FINISH_S = 60.0
-# The next supervisor goes on, and whoever stops this one waits for it.
+# The next supervisor goes on with the erasing, but the client that stops this one has to wait.
 _ERASE_S = 10.0
 _log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class System:
     Args:
         home: The directory of all files.
         settings: The settings from the environment.
-        rooms: What the other rooms provide.
+        rooms: The parts from the other rooms.
         clock: The host's clocks.
     """
 
@@ -125,7 +125,7 @@ class System:
     def _serve(
         self, state: State, storage: Storage, machines: Machines, tenants: Tenants, steps: Steps
     ) -> None:
-        """Make what clients call besides the operations."""
+        """Make the other parts that clients call, besides the operations."""
         self.suspend_all = SuspendAll(
             self.registry, self.suspends, self.tasks, self.settings.restores_at_once
         )
@@ -153,7 +153,7 @@ class System:
         )
 
     def _watch(self, rooms: Rooms, state: State, storage: Storage, machines: Machines) -> None:
-        """Make what watches the sandboxes."""
+        """Make the monitors of the sandboxes."""
         self.leases = LeaseExpiry(
             registry=self.registry,
             leases=state.leases,
@@ -200,7 +200,7 @@ class System:
         self.sleeping_links = SleepingLinks(self.registry, self._steps.sandbox_links)
 
     def _keep_house(self, rooms: Rooms, state: State, storage: Storage, tenants: Tenants) -> None:
-        """Make what keeps the home in order."""
+        """Make the parts that keep the home in order."""
         self.keeper = Keeper(self.settings.idle_exit_s, self._look)
         self.fsck = make_fsck(rooms, state, storage)
         self.engine_uses = EngineUses(self.registry, rooms.programs)
@@ -245,7 +245,7 @@ class System:
         )
 
     def _make_reconcile(self, rooms: Rooms, state: State, storage: Storage, machines: Machines) -> Reconcile:
-        """Make what recovers the sandboxes at the start."""
+        """Make the part that recovers the sandboxes at the start."""
         repair = RowRepair(self.registry)
         return Reconcile(
             registry=self.registry,
@@ -276,7 +276,7 @@ class System:
         )
 
     async def start(self) -> None:
-        """Open the database, adopt what still runs, and accept clients on the dial socket."""
+        """Open the database, adopt the sandboxes that still run, and accept clients on the dial socket."""
         await asyncio.to_thread(self.drain_gate.load)
         await self._state.open()
         await self.teams.load()
@@ -332,7 +332,7 @@ class System:
             each.close()
 
     def _wakers(self) -> tuple[Schedules, Recoveries, WakeTimers, DataWakes]:
-        """What makes sandboxes run without a client."""
+        """The monitors that make sandboxes run without a client."""
         return self.schedules, self.recoveries, self.wake_timers, self._steps.data_wakes
 
     def _running_ids(self) -> list[str]:
@@ -345,7 +345,7 @@ class System:
         """
         self._close_monitors()
         await self.dial_socket.aclose()
-        # First, so that no new prestarted machine is made for those that end now.
+        # Close this first, so that machines that end now lead to no new prestarted one.
         await self._machines.prestarted.aclose()
         await self.tasks.finish(_FINISH_S)
         await self.pool.aclose()

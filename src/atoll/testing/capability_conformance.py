@@ -234,7 +234,7 @@ class DiskBudgetConformance:
                 await ticks_beyond(workshop, plan, last)
                 assert await _last_of_all(workshop, plan, bound) <= bound
                 assert _is_signalled(event_fd)
-                # What was refused was no one's fault but the budget's.
+                # Only the budget was the reason to refuse a write.
                 await machine.limit_growth(None)
                 await ticks_beyond(workshop, plan, bound)
                 await machine.kill()

@@ -38,8 +38,8 @@ class EngineConformance(
 ):
     """Tests of the engine contract, which pause, checkpoint and kill machines.
 
-    Inherit it and provide the fixture ``workshop``. The tests of a capability that the engine does not claim
-    are skipped; those of prestarted machines are in ``PrestartedConformance``.
+    Inherit it and provide the fixture ``workshop``. It skips the tests of capabilities that the engine does
+    not claim. The tests of prestarted machines are in ``PrestartedConformance``.
     """
 
     def test_a_booted_machine_runs_process_1_until_it_is_killed(self, workshop: Workshop) -> None:

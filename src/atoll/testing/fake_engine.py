@@ -1,4 +1,4 @@
-"""An engine without a host: its machines live in this process and do what a test says."""
+"""An engine without a host: its machines live in this process and obey a test."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ CHECKPOINT_FILE = "memory.json"
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One call to an engine or machine: the method's name and the machine's id."""
+    """A call to an engine or machine: the method's name and the machine's id."""
 
     method: str
     machine_id: str
 
 
 class FakeHost:
-    """What outlives a fake engine: the machines that run, and the calls they got.
+    """The part that outlives a fake engine: the running machines, and their calls.
 
     Give one host to two engines to test adoption.
     """

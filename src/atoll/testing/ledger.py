@@ -1,4 +1,4 @@
-"""A ledger of what atoll has on the host, with which a test can show that it left nothing."""
+"""A ledger of atoll's resources on the host, for a test to show that it left nothing."""
 
 from __future__ import annotations
 

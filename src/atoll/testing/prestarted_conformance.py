@@ -26,7 +26,7 @@ from atoll.testing.workshop import PATIENCE_S, Workshop, claimed, ticks_beyond
 
 
 class PrestartWorkshop(Workshop, Protocol):
-    """What these tests need in addition."""
+    """The additional needs of these tests."""
 
     def prestarted_plan(self, machine_id: str, like: MachinePlan) -> PrestartPlan:
         """Return a plan for a prestarted machine in which ``like`` can be restored.
@@ -49,8 +49,8 @@ class _Asleep(NamedTuple):
 class _Ready(NamedTuple):
     """A prestarted machine for a guest that is asleep, and the plan that restores the guest in it.
 
-    ``prestarting`` is the engine as well, as what these tests are about. ``before`` is what was on the host
-    when only the guest had been made.
+    ``prestarting`` is the same engine with its capability under test. ``before`` is the host's ledger from
+    the time when only the guest had been made.
     """
 
     engine: Engine
@@ -95,7 +95,7 @@ class PrestartedConformance:
         async def test() -> None:
             ready = await _ready(workshop)
             plan = ready.plan
-            # Its owner may die before it says what to restore: then it is not a machine.
+            # If its owner dies before naming a checkpoint to restore, it is not a machine.
             assert await ready.engine.started("m2", plan.state_dir, plan.limits) is None
             await ready.prestarted.kill()
             await ready.prestarted.kill()

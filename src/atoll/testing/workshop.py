@@ -1,4 +1,4 @@
-"""What the tests of an engine provide, and what the conformance tests share."""
+"""The interface that the tests of an engine provide, and shared parts of the conformance tests."""
 
 # ruff: noqa: D102  (the names of the tests say it)
 
@@ -35,7 +35,7 @@ class Tick(NamedTuple):
 
 
 class Workshop(Protocol):
-    """What the tests of one engine provide.
+    """The interface that the tests of an engine provide.
 
     The guest of a plan has a process 1 that never ends. Several times a second it appends a line with its
     host name and a number to a file on its disk. The number is kept in memory and counts up by one.
@@ -47,7 +47,7 @@ class Workshop(Protocol):
     def plan(self, machine_id: str, *, like: MachinePlan | None = None) -> MachinePlan:
         """Return a plan that boots that guest as ``machine_id``, in its own network namespace and directory.
 
-        Its disk is new. With ``like`` it is a copy of that plan's disk as it is now, at another path.
+        Its disk is new. With ``like`` it is a copy of that plan's current disk, at another path.
         """
 
     def filling_disk(self, plan: MachinePlan) -> MachinePlan:
@@ -63,10 +63,10 @@ class Workshop(Protocol):
         """Return a new empty directory."""
 
     def ticks(self, plan: MachinePlan) -> list[Tick]:
-        """Return what the guest has written so far to the disk of ``plan``."""
+        """Return the guest's lines so far on the disk of ``plan``."""
 
     def ledger(self) -> Ledger:
-        """Return what this workshop's machines have on the host now."""
+        """Return the current resources of this workshop's machines on the host."""
 
     def run(self, test: Callable[[], Awaitable[None]]) -> None:
         """Run the test in an event loop in which engines of this kind can work."""

@@ -19,10 +19,10 @@ class Shipped:
     """A template that atoll ships.
 
     Args:
-        spec: Returns what to build, with some of the languages.
+        spec: Returns the specification to build, with some of the languages.
         languages: The languages that it can have in addition.
         context: The directory with the files that it copies, if it copies any.
-        about: What it is, in a line.
+        about: Its description, in a line.
     """
 
     spec: Callable[[Sequence[str]], TemplateSpec]
@@ -57,20 +57,20 @@ def install(
 ) -> BuildInfo:
     """Build a template that atoll ships, and return when sandboxes can be made of it.
 
-    What was built before is not built again. It takes packages from registries.
+    This uses earlier build steps again, and takes packages from registries.
 
     Args:
         name: Its name: ``code-interpreter-v1`` or ``developer``.
-        languages: What the code interpreter has beside what it always has: ``"r"`` and ``"java"``.
+        languages: Additional languages of the code interpreter: ``"r"`` and ``"java"``.
         team: The team that owns it.
         public: Whether every team may use it; None leaves this as it is.
         on_line: Called with each line of its log.
 
     Raises:
-        TemplateNotFoundError: atoll ships none of that name.
-        InvalidSpecError: It cannot have one of the languages.
+        TemplateNotFoundError: atoll ships no template of that name.
+        InvalidSpecError: The template cannot have one of the languages.
         TemplateBuildError: A step failed.
-        QuotaError: The team has as many builds under way as it may.
+        QuotaError: The team already has its most builds in progress.
         NoSpaceError: The disk under the home is full.
     """
     wanted = shipped(name)
@@ -87,7 +87,7 @@ async def install_async(
     public: bool | None = None,
     on_line: Callable[[BuildLine], Any] | None = None,
 ) -> BuildInfo:
-    """Do what ``install`` does, without blocking the event loop."""
+    """Do the work of ``install`` without blocking the event loop."""
     wanted = shipped(name)
     return await AsyncTemplates.build(
         wanted.spec(languages), name, team=team, public=public, context=wanted.context, on_line=on_line

@@ -1,4 +1,4 @@
-"""The definition of the template ``developer``: the image ``base``, and what it takes to build programs."""
+"""The definition of the template ``developer``: the image ``base`` with the tools to build programs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ printf 'prefix=/usr/local\\n' >"$modules/npm/npmrc"
 
 
 def spec(languages: Sequence[str] = ()) -> TemplateSpec:
-    """Return what to build.
+    """Return the specification to build.
 
     Raises:
         InvalidSpecError: A language is given.

@@ -65,12 +65,12 @@ def for_sandbox(
     """Return the tools on a sandbox.
 
     Args:
-        sandbox: What they act on. An ``AsyncSandbox`` gives tools whose ``call`` is awaited.
-        only: The names of those that a model gets; None means all.
-        without: The names of those that it does not get, such as ``run_code``.
+        sandbox: The sandbox to act on. An ``AsyncSandbox`` gives tools whose ``call`` is awaited.
+        only: The names of the tools for the model; None means all.
+        without: The names of tools to leave out, such as ``run_code``.
 
     Raises:
-        InvalidSpecError: There is no tool of a name.
+        InvalidSpecError: A name belongs to no tool.
     """
     if isinstance(sandbox, AsyncSandbox):
         return AsyncTools(sandbox, only=only, without=without)

@@ -1,4 +1,4 @@
-"""What the async tools do several times at once. It has the same names as ``_io_sync``."""
+"""Runs a function of the async tools for several rows at once. It has the same names as ``_io_sync``."""
 
 from __future__ import annotations
 

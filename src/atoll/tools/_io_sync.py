@@ -1,4 +1,4 @@
-"""What the sync tools do several times at once. It has the same names as ``_io_async``."""
+"""Runs a function of the sync tools for several rows at once. It has the same names as ``_io_async``."""
 
 from __future__ import annotations
 

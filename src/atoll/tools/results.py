@@ -1,4 +1,4 @@
-"""What a tool answers, in forms that a model can read."""
+"""A tool's answer, in forms that a model can read."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class Picture:
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What a tool answers. ``str()`` of it is its text.
+    """A tool's answer. ``str()`` of it is its text.
 
     Args:
-        text: What a model reads, bounded; empty if there is only a picture.
-        pictures: What it looks at.
-        is_error: The tool has failed, and the text says why and what to do.
+        text: Its text for a model, bounded; empty if there is only a picture.
+        pictures: Its pictures for a model.
+        is_error: Whether the tool has failed; the text then gives the reason and a remedy.
     """
 
     text: str
@@ -75,7 +75,7 @@ class ToolResult:
 
 
 def told(result: ExecResult, most: int = MOST_CHARACTERS) -> str:
-    """Return the exit code and what the program wrote."""
+    """Return the exit code and the program's output."""
     parts = [f"exit code: {result.exit_code}\n"]
     if result.memory_kill is not None:
         parts.append(f"{result.memory_kill}\n")

@@ -1,4 +1,4 @@
-"""What a tool is to a model: its name, its description and the JSON schema of its arguments, all from a method."""
+"""A tool for a model: a name, a description and a JSON schema of arguments, all from a method."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from atoll.types.internal import converted, from_json
 
 @dataclass(frozen=True)
 class Offer:
-    """A method that is offered as a tool of its name. Its docstring is what a model reads.
+    """A method that is offered as a tool of its name. The model reads its docstring.
 
     Args:
-        name: The method's.
-        title: What people see.
-        reads: It changes nothing.
-        destroys: What it erases is gone.
+        name: The method's name.
+        title: Its title for people.
+        reads: Whether it changes nothing.
+        destroys: Whether it erases something for good.
     """
 
     name: str
@@ -50,14 +50,14 @@ def schema_of(function: Callable[..., object]) -> dict[str, Any]:
 
 
 def checked(function: Callable[..., object], arguments: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
-    """Return all arguments of a call, those that were left out with their defaults.
+    """Return all arguments of a call, with defaults for the missing ones.
 
     Args:
         function: The method.
         arguments: A mapping, or JSON as a model writes it. A number may be written as a text.
 
     Raises:
-        InvalidSpecError: They do not fit the schema.
+        InvalidSpecError: The arguments do not fit the schema.
     """
     kind = _struct_of(function)
     try:

@@ -13,7 +13,7 @@ _HEAD_SHARE = 0.3
 def clipped(text: str, most: int = MOST_CHARACTERS) -> str:
     """Return the text, or its beginning and its end if it has more than ``most`` characters.
 
-    The end gets most of the room: that is where programs say what went wrong.
+    The end gets most of the room, because programs report their errors there.
     """
     if len(text) <= most:
         return text

@@ -47,7 +47,7 @@ def give_back_rest(path: Path) -> None:
 
 
 class CheckpointFiles:
-    """Opens three new files in a directory inside ``with``. If the last one exists, it is continued.
+    """Opens three new files in a directory inside ``with``. If the last file exists, this continues it.
 
     Args:
         into: The directory.
@@ -67,7 +67,7 @@ class CheckpointFiles:
         self.fds: list[int] = []
         pages = into / NAMES[-1]
         there = pages.exists()
-        # What is in memory has only been reserved.
+        # A file in memory has only reserved space.
         self.reserved = pages.is_symlink()
         self.prepared = there and not self.reserved
         self._written = threading.Event()
@@ -111,7 +111,7 @@ class CheckpointFiles:
         sync_directory(self._into)
 
     def end_flusher(self) -> None:
-        """Stop the flusher and wait for it, which may take as long as the disk does."""
+        """Stop the flusher, and wait for it and thus for the disk."""
         self._written.set()
         if self._flushed:
             self._flusher.join()

@@ -32,7 +32,7 @@ class RefusedCallError(EngineError):
 
 
 class PendingCallError(UnresponsiveError):
-    """The sentry answers, but not this call, which it still works on."""
+    """The sentry answers, but still works on this call."""
 
 
 class _Answer(msgspec.Struct):

@@ -28,16 +28,16 @@ class EarlierPages:
     file too many or too few in the directory costs space, but never a page.
 
     Args:
-        directory: Where they are while the machine runs; None if its checkpoints refer to none.
+        directory: The place of the files while the machine runs; None if its checkpoints refer to none.
     """
 
     def __init__(self, directory: Path | None) -> None:
         self.directory = directory
 
     def keep(self, checkpoint: Path | None) -> None:
-        """Have the next checkpoint refer to this one and to what it refers to. None is none.
+        """Have the next checkpoint refer to this one's pages and earlier pages. None refers to nothing.
 
-        Where the file system cannot link them, the next one refers to none.
+        Where the file system cannot link them, the next checkpoint refers to nothing.
         """
         if self.directory is None:
             return

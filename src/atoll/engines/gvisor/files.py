@@ -1,4 +1,4 @@
-"""A machine's access to the files of the host: through its gofer, which may be replaced."""
+"""A machine's access to the host's files, through its gofer, which may be replaced."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TIMEOUT_S = 120.0
 
 
 class Files:
-    """Tracks who serves one machine's files.
+    """Tracks the gofer that serves a machine's files.
 
     Args:
         control: The machine's control socket.
@@ -37,7 +37,7 @@ class Files:
     def attached(self, gofer: HostProcess | None) -> None:
         """Note which gofer serves the files from now on.
 
-        None means that none does, and the machine is unusable.
+        None means that no gofer does, and the machine is unusable.
         """
         self.gofer = gofer
         self._attached.set()
@@ -48,5 +48,5 @@ class Files:
         return self.gofer is gofer
 
     def close(self) -> None:
-        """Release everyone who waits."""
+        """Release all waiting tasks."""
         self._attached.set()

@@ -16,9 +16,10 @@ from atoll.host import (
     stop_process,
 )
 
-# Of all together: a process may start another one until it stands still.
+# The time for all together: a process may start another one until it stands still.
 _STOP_S = 10.0
-# For one that the host's kernel holds: then it does not start a process, but waits for one.
+# The time for a process that the host's kernel holds. After it, such a process starts no other, but waits for
+# one.
 _HELD_S = 1.0
 _LOOK_S = 0.001
 
@@ -41,14 +42,15 @@ def stop_tree(pid: int, started_ticks: int) -> list[tuple[int, int]]:
     """Stop a process and all its descendants by signals, and return their pids and start ticks.
 
     Raises:
-        EngineError: They do not all stand still after 10 s, as when they start new ones faster than these are stopped.
+        EngineError: Some still move after 10 s, for example if they start new ones faster than these can be
+            stopped.
     """
     stopped: dict[int, int] = {}
     if stop_process(pid, started_ticks):
         stopped[pid] = started_ticks
     began_s = time.monotonic()
     while (took_s := time.monotonic() - began_s) < _STOP_S:
-        # Before the look: what stands still then has started nothing that the look misses.
+        # Check this before the look: a process that stands still now has started none that the look misses.
         still = all(stands_still(one, held=took_s > _HELD_S) for one in stopped)
         new = {one: ticks for one, ticks in _descendants(pid) if one not in stopped}
         if still and not new:

@@ -30,12 +30,13 @@ _ENV = {"GOMAXPROCS": "1"}
 # raise this value, so nothing inside can lower it.
 _OOM_SCORE = "1000"
 
-# A process with one thread enters a cgroup at once; one with many waits for the kernel. So a shell does it.
+# A shell enters the cgroup: a process with one thread enters at once, a process with many waits for the
+# kernel.
 _ENTER = 'until [ "$1" = -- ]; do echo 0 >"$1" || exit; shift; done; shift; exec "$@"'
 
 
 class Bounds(NamedTuple):
-    """What the machine may use, and the cgroup that counts it, if there is one."""
+    """The limits of the machine's usage, and the cgroup that counts it, if there is one."""
 
     limits: Limits
     cgroup: Cgroup | None
@@ -81,7 +82,7 @@ def _start(argv: Sequence[str], console: Path, pass_fds: Sequence[int], bounds: 
     try:
         with on_processors(bounds.limits, argv[-1], cgroup=cgroup is not None):
             program = start_program(argv, stdout=log, stderr=log, pass_fds=pass_fds, env=_ENV)
-        # What it starts, some milliseconds later, inherits this.
+        # The processes that it starts some milliseconds later inherit this.
         with contextlib.suppress(OSError):  # it has ended already
             Path(f"/proc/{program.pid}/oom_score_adj").write_text(_OOM_SCORE)
         return program

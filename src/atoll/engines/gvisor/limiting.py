@@ -55,7 +55,7 @@ async def watch_disk(control: ControlSocket, event_fd: int) -> None:
 
 
 async def limit_growth(control: ControlSocket, growth: DiskGrowth | None, event_fd: int | None) -> None:
-    """Set how much may be added to the disk since it was last marked. None removes the limit.
+    """Set the growth allowed to the disk since its last mark. None removes the limit.
 
     Raises:
         EngineError: The sentry does not answer.
@@ -70,7 +70,7 @@ def _budget(growth: DiskGrowth) -> dict[str, Any]:
 
 @contextmanager
 def on_processors(limits: Limits, seed: str, *, cgroup: bool) -> Iterator[None]:
-    """Limit what this thread starts meanwhile to the processors it may use, where no cgroup counts them."""
+    """Confine processes that start inside the block to some processors, where no cgroup does."""
     allowed = sorted(os.sched_getaffinity(0))
     if cgroup or limits.vcpus is None or limits.vcpus >= len(allowed):
         yield

@@ -43,7 +43,7 @@ SPARE_BYTES = 16 << 20
 
 
 class HostParts(NamedTuple):
-    """What the host holds for a machine. A process is None if it has ended."""
+    """The host's resources for a machine. A process is None if it has ended."""
 
     sentry: HostProcess | None
     gofer: HostProcess | None
@@ -55,7 +55,7 @@ class GvisorMachine(GvisorDiskBudget, GvisorVolumeBudgets, Machine):
     """One guest in gVisor; see ``Machine``.
 
     Args:
-        place: Where its root is mounted for it alone, if it was a prestarted machine.
+        place: The mount of its root for it alone, if it was a prestarted machine.
         earlier_pages: See ``MachinePlan``.
     """
 
@@ -145,7 +145,7 @@ class GvisorMachine(GvisorDiskBudget, GvisorVolumeBudgets, Machine):
             await self._control.call(method, timeout_s=CHECKPOINT_S)
 
     async def _refer(self) -> None:
-        """Keep of the last checkpoint only what it needs, and have the next one refer to it."""
+        """Drop unneeded files of the last checkpoint, and have the next one refer to it."""
         into, self._refers = self._refers, None
         if into is None:
             return
@@ -237,11 +237,11 @@ class GvisorMachine(GvisorDiskBudget, GvisorVolumeBudgets, Machine):
         cgroup = self.cgroup
         if cgroup is None:
             usage = usage_of([process.pid for process in self._processes()])
-            # Not all of the guest's memory is mapped by a process at each moment.
+            # At any moment some of the guest's memory may be mapped by no process.
             return usage._replace(memory_bytes=max(usage.memory_bytes, self.memory_bytes() or 0))
         try:
             return Usage(memory_bytes=cgroup.memory_bytes(), cpu_s=cgroup.cpu_s())
-        except OSError:  # it was removed after the machine's end
+        except OSError:  # the cgroup was removed after the machine's end
             return None
 
     def _processes(self) -> list[HostProcess]:

@@ -21,7 +21,7 @@ class MachinePaths:
         self.log = state_dir / "runsc.log"
 
     def make(self) -> None:
-        """Make the directories, and remove what an earlier machine left in them."""
+        """Make the directories, and remove an earlier machine's leftovers from them."""
         shutil.rmtree(self.runsc, ignore_errors=True)
         self.log.unlink(missing_ok=True)
         for directory in (self.bundle, self.runsc):

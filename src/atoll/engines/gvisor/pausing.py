@@ -50,7 +50,7 @@ class PausingControl(ControlSocket):
                     return
             await asked
         finally:
-            # The sentry still pauses the guest when it gets to it, unless it is asked to resume it first.
+            # The sentry pauses the guest later all the same, unless a request to resume comes first.
             asked.cancel()
 
     async def resume(self) -> None:
@@ -61,10 +61,12 @@ class PausingControl(ControlSocket):
             UnresponsiveError: The guest's kernel does not answer.
         """
         async with self._thawing:
-            # Not by ``call``: a pause that the sentry still owes is older than this, so it counts no more.
+            # Do not use ``call`` here: a pause that the sentry still owes is older than this, so it no longer
+            # counts.
             if self._cgroup is not None and self._cgroup.is_frozen():
                 self._cgroup.thaw()
-            # A sentry that has not paused its guest yet resumes it when it has: nobody has to wait for that.
+            # A sentry that has not paused its guest yet resumes it right after the pause: no caller has to
+            # wait for that.
             with contextlib.suppress(PendingCallError):
                 await super().call(_RESUME, _now(), timeout_s=RESUME_S)
 

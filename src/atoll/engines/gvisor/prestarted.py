@@ -100,7 +100,7 @@ class GvisorPrestarted(PrestartedMachine):
 async def has_guest(control: ControlSocket, machine_id: str) -> bool:
     """Whether a sentry has a guest, or will have one soon.
 
-    A prestarted machine has none if its owner died before it said what to restore.
+    A prestarted machine has none if its owner died before naming a checkpoint to restore.
 
     Raises:
         EngineError: The sentry does not answer.
@@ -141,7 +141,7 @@ def _opened(checkpoint: Path, earlier: Iterable[Path], console: Path) -> Iterato
 
 
 def _network(uplink: Uplink | None) -> dict[str, Any]:
-    """Return what ``runsc restore`` would tell the sentry after a look at the guest's network namespace."""
+    """Return the message that ``runsc restore`` would send the sentry about the guest's network namespace."""
     addresses, routes = [_address("127.0.0.1", 8)], [_route("127.0.0.0", b"\xff\0\0\0")]
     if Path("/proc/net/if_inet6").exists():
         addresses.append(_address("::1", 128))

@@ -21,7 +21,8 @@ from atoll.host import children_by_parent, open_process, parent_of, start_ticks,
 _PROC = Path("/proc")
 # Commands of runsc. The machine's own processes have the commands `boot` and `gofer`.
 _STARTS = frozenset((b"run", b"restore", b"create"))
-# A child of such a command has its command line until it executes its own program, and may live as long as the guest.
+# A child of such a command shows that command line until it executes its own program. It may live as long as
+# the guest.
 _EXECS_S = 0.1
 _STUB = b"exe\n"
 _FILTERS = re.compile(rb"^Seccomp_filters:\s*(\d+)$", re.MULTILINE)
@@ -104,7 +105,7 @@ async def end_processes(processes: Sequence[HostProcess]) -> None:
     """Kill these processes, wait for their end and close them.
 
     Raises:
-        EngineError: One is stuck in the kernel.
+        EngineError: A process is stuck in the kernel.
     """
     for process in processes:
         process.kill()
@@ -118,7 +119,7 @@ async def end_processes(processes: Sequence[HostProcess]) -> None:
 
 
 def _command_line(entry: Path) -> bytes:
-    """A program has none for a moment while it begins another one: whoever looks then would miss it."""
+    """A process has no command line for a moment while it starts another program, so look again then."""
     for _ in range(_LOOKS):
         line = (entry / "cmdline").read_bytes()
         if line or not _is_changing(entry):
@@ -128,11 +129,11 @@ def _command_line(entry: Path) -> bytes:
 
 
 def _is_changing(entry: Path) -> bool:
-    """Whether it may be a program that begins another one.
+    """Whether the process may be starting another program.
 
-    Threads of the host's kernel and zombies have no program. The many processes in which gVisor runs the programs
-    inside never have a command line. They have the name of a runsc that executes itself once more, but have given
-    system calls up.
+    Kernel threads of the host and zombies have no program. The many processes in which gVisor runs guest
+    programs never have a command line. They have the name of a runsc that executes itself once more, but they
+    have given up system calls.
     """
     try:
         (entry / "exe").readlink()
@@ -190,6 +191,6 @@ def _starting(bundle: Path) -> list[int]:
 
 
 async def end_processes_of(bundle: Path) -> None:
-    """Kill every process that has ``bundle`` on its command line, and those that these start meanwhile."""
+    """Kill every process with ``bundle`` on its command line, and all that these start meanwhile."""
     while found := _of_bundle(bundle):
         await end_processes(found)

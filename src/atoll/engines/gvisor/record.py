@@ -61,7 +61,7 @@ def record_of(
 
 
 def decode_record(record: bytes) -> MachineRecord:
-    """Read what ``MachineRecord.encode`` wrote.
+    """Read a result of ``MachineRecord.encode``.
 
     Raises:
         EngineError: It is not a record.

@@ -1,6 +1,6 @@
 """The bundle's ``config.json``: the guest's environment.
 
-A restore compares it with the one of the checkpoint. Mounts (but not their sources), limits, capabilities and
+A restore compares it with the checkpoint's. Mounts (but not their sources), limits, capabilities and
 ``argv`` must be the same. Host name, environment, root and network may differ.
 """
 
@@ -20,13 +20,14 @@ from atoll.types.internal import from_json
 # processors for its first answer.
 _READ_AHEAD = "atoll.read-ahead-after-ms"
 _PAGES_GROW = "atoll.pages-grow"
-# Later checkpoints refer to the files of the one that it is restored from, see native/patches/earlier-pages.
+# Later checkpoints refer to the files of the restored checkpoint, see native/patches/earlier-pages.
 _REFERS = "atoll.refers"
-# What the guest waited for after it last woke is read ahead, see native/patches/earlier-pages/touched-pages.
+# The sentry reads ahead the pages that the last wake waited for, see
+# native/patches/earlier-pages/touched-pages.
 _READ_TOUCHED = "atoll.read-touched"
 _READ_AHEAD_MS = 300
 _NEVER = -1
-# The sentry gets it before there is a guest, see native/patches/limits.
+# The sentry gets this before there is a guest, see native/patches/limits.
 _LIMITS = "atoll.limits"
 # Only atoll reads it.
 _PLACE = "atoll.place"
@@ -34,7 +35,7 @@ _PLACE = "atoll.place"
 OPEN_FILES = 1_048_576
 PROCESSES = 65_536
 
-# Process 1 is root of its own kernel, so it gets all capabilities of root. None of them is a right on the
+# Process 1 is root of its own kernel, so it gets all capabilities of root. No capability is a right on the
 # host.
 CAPABILITIES = (
     "CAP_AUDIT_CONTROL",
@@ -97,8 +98,8 @@ def _mounts(plan: MachinePlan) -> list[dict[str, Any]]:
 
 def _bind(bind: Bind) -> dict[str, Any]:
     # Every mount except the root asks the host again each time: --file-access-mounts=shared.
-    # The gofer mounts it with these options for itself, and its files are the only ones that the sentry gets:
-    # with "ro" the host refuses writes even from a sentry that the guest has taken over.
+    # The gofer mounts it with these options for itself, and the sentry gets only the gofer's files. With "ro"
+    # the host refuses writes even from a sentry that the guest has taken over.
     if not bind.shared:
         options = ["rbind", "ro"]
     elif bind.read_only:
@@ -112,7 +113,7 @@ def _bind(bind: Bind) -> dict[str, Any]:
 def _annotations(plan: MachinePlan) -> dict[str, str]:
     refers = plan.earlier_pages is not None
     return {
-        # What is not read now need not be compared later either.
+        # Pages that are not read now need no comparison later.
         _READ_AHEAD: str(_READ_AHEAD_MS if plan.read_ahead and not refers else _NEVER),
         _READ_TOUCHED: str(plan.read_ahead and refers).lower(),
         _PAGES_GROW: str(plan.being_written).lower(),
@@ -121,12 +122,12 @@ def _annotations(plan: MachinePlan) -> dict[str, str]:
 
 
 def late_spec(plan: MachinePlan) -> dict[str, Any]:
-    """Return what a prestarted machine learns of ``plan`` at its restore, see native/patches/prestarted/late-spec."""
+    """Return the part of ``plan`` for a prestarted machine, see native/patches/prestarted/late-spec."""
     return {"Hostname": plan.hostname, "Annotations": _annotations(plan)}
 
 
 def prestarted_spec(plan: PrestartPlan) -> dict[str, Any]:
-    """Return the specification of a machine of which only ``plan`` is known."""
+    """Return the specification of a machine from ``plan`` alone."""
     machine_plan = MachinePlan(
         machine_id=plan.machine_id,
         state_dir=plan.state_dir,
@@ -146,7 +147,7 @@ def place_of(config: Path) -> Path | None:
     """Return where the root of the machine with this ``config.json`` appears, if it was a prestarted machine.
 
     Raises:
-        OSError, ValueError, LookupError, TypeError: The file is not what atoll wrote.
+        OSError, ValueError, LookupError, TypeError: The file is not as atoll wrote it.
     """
     annotations = from_json(config.read_bytes())["annotations"]
     return Path(annotations[_PLACE]) if _PLACE in annotations else None

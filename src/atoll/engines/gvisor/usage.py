@@ -1,4 +1,4 @@
-"""What processes use, for hosts where no cgroup counts it."""
+"""Measures the usage of processes, for hosts where no cgroup counts it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Stat(NamedTuple):
 
 
 def usage_of(pids: Collection[int]) -> Usage:
-    """Measure these processes and their descendants. Those that have ended do not count."""
+    """Measure these processes and their descendants. Ended processes do not count."""
     stats = _stats()
     tree = {pid for pid in stats if _descends(pid, pids, stats)}
     ticks = sum(stats[pid].ticks for pid in tree)
@@ -40,7 +40,7 @@ def guest_memory_bytes(sentry_pid: int) -> int | None:
 
 
 def fits_twice(used_bytes: int, most_bytes: int | None, available_bytes: int) -> bool:
-    """Whether a guest may use twice its memory for a moment, by its limit and by what the host has free."""
+    """Whether a guest may use twice its memory for a moment, by its limit and the host's free memory."""
     free_bytes = available_bytes
     if most_bytes is not None:
         # Below this the agent kills the biggest process.

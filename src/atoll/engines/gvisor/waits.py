@@ -12,7 +12,7 @@ PAUSE_S = 30.0
 # A sentry that is still pausing its guest resumes it afterwards.
 RESUME_S = 5.0
 CHECKPOINT_S = 900.0
-# During a call the sentry is asked so often whether it still answers, and has so long to say so.
+# How often to check during a call that the sentry still answers, and how long it has for that.
 LOOK_S = 2.0
 ANSWER_S = 8.0
 # Until a killed process has ended: more means that it is stuck in the host's kernel.

@@ -28,7 +28,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     """A running holder.
 
     ``user_namespace``: its mounts belong to a user namespace, not to the host's root. ``lacks_ids`` says why
-    it has only one id of the host; None means that it has many.
+    it has only one id of the host; with None it has many.
     """
 
     pid: int
@@ -57,7 +57,7 @@ def ensure_holder(home: Home) -> Holder:
 def replace_holder(home: Home) -> Holder:
     """Return the home's holder.
 
-    If it has died, start one that keeps the namespaces of this process, which had joined it.
+    If it has died, start a holder that keeps the namespaces of this process, which had joined the old one.
 
     Raises:
         HostError: It does not start.

@@ -5,8 +5,8 @@ an upgrade. Arguments: `user`, `root` or `heir`, and the run directory. An heir 
 it makes no namespaces and keeps those it was started in.
 
 It exchanges lines with `ensure_holder` over its stdin and stdout. It sends its pid. With `user` it then waits
-for the line that says that its ids are mapped. It sends `ready` or `error TEXT`. When it is told that it has
-been recorded, it closes both.
+for a line that says that its ids are mapped. It sends `ready` or `error TEXT`. Once its record is written
+and it hears of that, it closes both.
 """
 
 import ctypes
@@ -22,8 +22,8 @@ _MS_NOSUID_NODEV_NOEXEC = 2 | 4 | 8
 # checkpoints of forks without their memory. A machine makes a dozen files, which would cost milliseconds on a
 # disk.
 _IN_MEMORY = ("pins", "m", "forks")
-# That memory, which lives until all copies have read all of it: see ``CheckpointMemory``. Huge pages are allocated
-# and freed a hundred times as fast as small ones.
+# The memory of these checkpoints, which lives until all copies have read it, see ``CheckpointMemory``. Huge
+# pages are allocated and freed a hundred times as fast as small ones.
 _PAGES = "pages"
 _PAGES_OPTIONS = (b"mode=0700,size=25%,huge=always", b"mode=0700,size=25%")
 _MS_REC_SLAVE = 16384 | 1 << 19
@@ -80,7 +80,7 @@ def _make_namespaces(kind: str, run: str) -> None:
         os.setresuid(0, 0, 0)
     else:
         check(libc.unshare(_CLONE_NEWNS), "creating a mount namespace")
-    # Later mounts and unmounts of the host appear here too; those made here do not appear on the host.
+    # Later mounts and unmounts of the host appear here too, but no mount made here appears on the host.
     check(libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC_SLAVE), None), "separating the mounts")
     flags = ctypes.c_ulong(_MS_NOSUID_NODEV_NOEXEC)
 

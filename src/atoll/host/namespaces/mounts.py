@@ -94,7 +94,7 @@ class Mounts:
     def bind_below(source: Path, top: Path, path: str) -> None:
         """Make ``source`` appear at ``path`` below ``top`` too, read-only.
 
-        It is read-only also where that mount propagates to. The content below ``top`` is untrusted, so no
+        Its propagated copies are read-only, too. The content below ``top`` is untrusted, so no
         symbolic link in it is followed.
 
         Raises:
@@ -197,9 +197,9 @@ def is_mounted(path: Path) -> bool:
 
 
 def remove_empty_place(place: Path) -> None:
-    """Remove a directory, and those in it, that was a mount point.
+    """Remove a former mount point and the directories in it.
 
-    What is not empty or still a mount stays.
+    A directory that is not empty, or still a mount, stays.
     """
     if is_mounted(place):
         return

@@ -66,9 +66,9 @@ def in_netns(pin: Path, function: Callable[[], _T]) -> _T:
 
 
 def in_spare_thread(function: Callable[[], _T]) -> _T:
-    """Call ``function`` in a new thread, in which ``new_netns`` and ``in_netns`` need no thread of their own.
+    """Call ``function`` in a new thread, so that ``new_netns`` and ``in_netns`` in it need no further thread.
 
-    Nothing else runs in the thread, whatever namespace it ends up in.
+    Nothing else runs in the thread, so the thread may end up in any namespace.
     """
 
     def call() -> _T:

@@ -1,4 +1,4 @@
-"""Tries what a sandbox needs from the kernel, in its own namespaces, which end with it.
+"""Tries the kernel features that a sandbox needs, in its own namespaces, which end with it.
 
 Run as a script, isolated (`python -I -S`), so that it is quick and has no side effects. Arguments: `user` or
 `root`, and a directory with empty `lower`, `upper`, `work` and `at` in it. It prints a line for each step:

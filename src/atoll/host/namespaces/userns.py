@@ -15,7 +15,7 @@ _MOST_IDS = 65535
 _WHOLE_RANGE = 4294967295
 _SUBUID = Path("/etc/subuid")
 _SUBGID = Path("/etc/subgid")
-# what distributions give: 65536 ids for each user, from 100000 on
+# the usual grant of a distribution: 65536 ids for each user, from 100000 on
 _FIRST_SUBORDINATE = 100000
 _IDS_OF_A_USER = 65536
 
@@ -64,7 +64,7 @@ def subordinate_range(table: Path, name: str, number: int) -> IdRange | None:
 
 
 def free_range(*tables: Path) -> IdRange:
-    """Return the first range of ids after all those that /etc/subuid and /etc/subgid give to anybody."""
+    """Return the first range of ids after all ranges in /etc/subuid and /etc/subgid."""
     ends = [given.first + given.count for table in tables for _, given in _ranges_of(table)]
     return IdRange(max([_FIRST_SUBORDINATE, *ends]), _IDS_OF_A_USER)
 
@@ -118,10 +118,10 @@ def map_ids(pid: int) -> HostError | None:
     """Map the ids of a process's new user namespace.
 
     Root inside is this user, and the ids from 1 on are this user's ranges. If the host gives no ranges, or
-    newuidmap is missing or refuses, root is the only id inside. The error that says so is returned.
+    newuidmap is missing or refuses, root is the only id inside. Returns the error that says so.
 
     Raises:
-        HostError: Not even that is possible.
+        HostError: Even that is impossible.
     """
     try:
         users, groups = own_ranges()

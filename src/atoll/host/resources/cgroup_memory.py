@@ -29,7 +29,7 @@ class GroupMemory(NamedTuple):
 
 
 def read_group_memory() -> GroupMemory | None:
-    """Return what the cgroups of this process allow it; None if they set no limit."""
+    """Return the memory that the cgroups of this process allow it; None if they set no limit."""
     return least(own_groups())
 
 

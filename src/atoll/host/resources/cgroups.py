@@ -29,8 +29,8 @@ _V1_CONTROLLERS = ("memory", "cpu", "cpuacct", "pids")
 # Used where it exists; version 2 freezes without a controller.
 _V1_FREEZER = "freezer"
 _V2_CONTROLLERS = ("memory", "cpu", "pids")
-# A backstop behind the sentry's own limit: a guest process is two processes of the host, and a thread that
-# waits for the disk is one more.
+# A backstop behind the sentry's own limit: a guest process is two processes of the host, and each thread that
+# waits for the disk is a further one.
 _ENGINE_PROCESSES = 1024
 
 
@@ -50,14 +50,14 @@ def memory_used(directory: Path, files: MemoryFiles) -> int:
     """Return the bytes that a cgroup uses, without file cache that the kernel can drop at once.
 
     Raises:
-        OSError, ValueError: It is not a cgroup of that version, or is gone.
+        OSError, ValueError: The directory is no cgroup of that version, or is gone.
     """
     used = int((directory / files.usage).read_text())
     return max(0, used - read_stat(directory / "memory.stat").get(files.droppable, 0))
 
 
 class Cgroup:
-    """One cgroup (in version 1: one in each of the hierarchies)."""
+    """A cgroup (in version 1: one in each of the hierarchies)."""
 
     def __init__(self, directories: Mapping[str, Path], *, unified: bool) -> None:
         self._directories = directories
@@ -106,7 +106,7 @@ class Cgroup:
         return 0
 
     def freeze(self) -> bool:
-        """Stop all its processes, whatever they do. Returns whether this host can do that.
+        """Stop all its processes at any point of their work. Returns whether this host can do that.
 
         A process that waits in the kernel is frozen when it returns from there.
 
@@ -154,7 +154,7 @@ class Cgroup:
 
         A process needs processor time to end, so the cgroup has no limit of it from now on.
         """
-        with contextlib.suppress(OSError):  # it is being removed, or has no such limit
+        with contextlib.suppress(OSError):  # the cgroup is being removed, or has no such limit
             name, value = ("cpu.max", "max") if self._unified else ("cpu.cfs_quota_us", "-1")
             (self._directories["cpu"] / name).write_text(value)
         try:
@@ -221,7 +221,7 @@ class CgroupRoot:
         self._most_bytes: int | None = None
 
     def make(self, name: str, limits: Limits) -> Cgroup:
-        """Make a cgroup with these limits (None is no limit). A leftover one with that name is replaced.
+        """Make a cgroup with these limits (None means no limit), replacing any leftover of that name.
 
         Raises:
             HostError: The kernel refuses it; then nothing is left.
@@ -261,7 +261,7 @@ class CgroupRoot:
         The kernel may refuse: then nothing but the supervisor bounds the sum.
         """
         self._most_bytes = most_bytes
-        with contextlib.suppress(OSError):  # it is not made yet, or the kernel refuses
+        with contextlib.suppress(OSError):  # the root is not made yet, or the kernel refuses
             self._write_limit()
 
     def _write_limit(self) -> None:
@@ -270,7 +270,7 @@ class CgroupRoot:
             (self._directories["memory"] / files.limit).write_text(str(self._most_bytes))
 
     def remove(self) -> None:
-        """Remove the root itself if it has no cgroup left. It is made again when needed."""
+        """Remove the root itself if it has no cgroup left. ``make`` makes it again when needed."""
         for directory in dict.fromkeys(self._directories.values()):
             with contextlib.suppress(OSError):  # it does not exist, or is in use
                 directory.rmdir()

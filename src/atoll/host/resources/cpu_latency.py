@@ -14,8 +14,8 @@ from pathlib import Path
 
 DEVICE = Path("/dev/cpu_dma_latency")
 _DRIVER = Path("/sys/devices/system/cpu/cpuidle/current_driver")
-# In a virtual machine the only state besides polling gives the processor back, whatever that costs. Elsewhere
-# the shallow states (C1, C1E) wake within this time, and the deep ones do not.
+# In a virtual machine the only state besides polling gives the processor back, at any cost. Elsewhere the
+# shallow states (C1, C1E) wake within this time, and the deep ones do not.
 _VIRTUAL = ("haltpoll",)
 _VIRTUAL_US = 0
 _REAL_US = 10

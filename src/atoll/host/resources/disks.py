@@ -1,4 +1,4 @@
-"""Which kinds of sandbox disks a home supports."""
+"""Finds the kinds of sandbox disks that a home supports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from atoll.host.trees.file_copy import reflinks
 from atoll.host.trees.whole import open_top, remove_tree
 
 DiskKind = Literal["frozen", "reflinked", "copied", "engine"]
-"""What a snapshot does with a disk: freezes its layer, shares or copies what changed, or leaves it to the engine."""
+"""A snapshot's way with a disk: freeze its layer, share or copy the changes, or leave it to the engine."""
 
 
 def disk_kind(home: Path, holder: Holder) -> DiskKind:
@@ -55,6 +55,6 @@ def _mounts(home: Path, *, complete: bool) -> bool:
 def _is_full(error: Exception) -> bool:
     """Whether the disk was too full for the trial to say anything.
 
-    What exists on a full disk can still be used and erased.
+    Existing data on a full disk can still be used and erased.
     """
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -77,11 +77,11 @@ class TreeChecksums:
             self.path(name).unlink(missing_ok=True)
 
     def halves(self) -> list[Path]:
-        """Return unfinished checksum files: those being written, and those that a crash left."""
+        """Return unfinished checksum files, in progress or left by a crash."""
         return sorted(self._directory.glob(f"{_ASIDE}*"))
 
     def sweep(self) -> None:
-        """Erase unfinished checksum files and those without a tree.
+        """Erase checksum files that are unfinished or have no tree.
 
         Call it at the start, when none is being written.
         """

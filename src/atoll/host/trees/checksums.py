@@ -46,7 +46,7 @@ class CheckedTree(msgspec.Struct, frozen=True):
 
 
 class BrokenChecksumsError(Exception):
-    """A checksum file is not what was written."""
+    """A checksum file is damaged."""
 
 
 def write_checksums(tree: Path, checksums: Path, pace: Pace) -> CheckedTree:

@@ -57,7 +57,7 @@ def copy_tree(source: Path, target: Path) -> None:
         target: Made if missing; otherwise it must be an empty directory.
 
     Raises:
-        OSError: The copy failed. The caller must remove what was copied so far.
+        OSError: The copy failed. The caller must remove the part copied so far.
     """
     TreeCopy(source, target).copy()
 
@@ -81,9 +81,9 @@ class TreeCopy:
             self._copy_directories(source, target, [""])
 
     def first(self) -> None:
-        """Copy the tree while it may change. ``last`` corrects what changed during the copy."""
+        """Copy the tree while it may change. ``last`` corrects changes made during the copy."""
         self._live = True
-        # Otherwise what was written just before the call would count as too recent, and be copied twice.
+        # Wait first: a write just before the call would otherwise count as too recent, and be copied twice.
         time.sleep(_CLOCK_NS / 1e9)
         # Pages that a program has mapped and written show their next change only after they have reached the
         # disk.
@@ -150,7 +150,7 @@ class TreeCopy:
                 with self._tolerant():
                     status = entry.stat(follow_symlinks=False)
                     path = _join(at, entry.name)
-                    # Recorded first: a failed copy may have left something, which ``last`` has to remove.
+                    # Record this first: a failed copy may leave something that ``last`` has to remove.
                     marks[entry.name] = _UNKNOWN
                     if self._copy_entry((old, new, target), entry.name, status, path):
                         deeper.append(path)

@@ -19,8 +19,7 @@ _ZEROS = bytes(_BLOCK_BYTES)
 _DIGEST_BYTES = 16
 # The cost of looking at a file, apart from its content.
 _ENTRY_BYTES = 32 << 10
-# The host's own labels, and what the kernel records for one mount of an overlay. They may change with the
-# place.
+# The host's own labels, and the kernel's records for one mount of an overlay. Both may change with the place.
 _NOT_KEPT = (
     "security.selinux",
     "security.SMACK64",
@@ -36,10 +35,10 @@ _SHORT_S = 0.01
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, tag="e"):
-    """One name in a directory, or with an empty name the top itself.
+    """A name in a directory, or the top itself if the name is empty.
 
     ``size`` and ``content`` are for regular files, ``content`` also for symlinks. Names of one file have the
-    same ``link``, which is 0 for a file with one name; only the first of them has the content. ``modified``
+    same ``link``, which is 0 for a file with one name; only the first name has the content. ``modified``
     is in seconds and nanoseconds, because a guest may set times that do not fit 64 bits of nanoseconds.
     """
 
@@ -65,7 +64,7 @@ class Pace:
     """Limits the rate of a reader.
 
     Args:
-        bytes_s: Bytes per second; None is no limit.
+        bytes_s: Bytes per second; None means no limit.
         tell: Called from time to time with the number of bytes read so far.
     """
 

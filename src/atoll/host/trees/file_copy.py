@@ -12,13 +12,13 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _SMALL_BYTES = 64 << 10
 _CHUNK_BYTES = 64 << 20
-# Labels that the host's own security modules set by place; they decide about the labels of a copy.
+# Labels that the host's own security modules set by place, also for a copy.
 _NOT_COPIED = ("security.selinux", "security.SMACK64", "security.ima", "security.evm")
 _NO_CLONE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EPERM)
 
 
 class FileCopy:
-    """Copies regular files; remembers what this file system does not support."""
+    """Copies regular files, and remembers methods that this file system does not support."""
 
     def __init__(self) -> None:
         self._clones = True

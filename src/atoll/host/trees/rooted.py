@@ -1,7 +1,7 @@
-"""Access to an untrusted directory tree that others change, as if it were the whole file system.
+"""Opens an untrusted directory tree, which others may change, as if it were the whole file system.
 
-Whatever the tree contains, and however it changes meanwhile, nothing outside is touched or reported. No pipe
-or device is opened. Symlinks are followed only within the tree, absolute ones from its top.
+No content or change of the tree makes it touch or report anything outside. It opens no pipe or device. It
+follows symlinks only within the tree, absolute ones from the top.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ class RootedEntry(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """A user and a group by number; None is the caller's default."""
+    """A user and a group by number; None means the caller's default."""
 
     uid: int | None = None
     gid: int | None = None
 
 
 class RootedTree:
-    """One untrusted tree; see the module. All methods block, and raise OSError when the kernel refuses.
+    """An untrusted tree; see the module. All methods block, and raise OSError when the kernel refuses.
 
     Paths are absolute and normal: ``/a/b``; ``/`` is the top.
 
     Args:
         top: The tree, which untrusted processes can reach.
-        aside: A directory next to it, on the same file system, which they cannot reach; made when needed.
-        default: The owner of new files for which no other is given.
+        aside: A directory next to it, on the same file system, out of their reach; made when needed.
+        default: The owner of new files without another given owner.
     """
 
     def __init__(self, top: Path, aside: Path, default: tuple[int, int]) -> None:
@@ -68,14 +68,14 @@ class RootedTree:
     def list(self, path: str, *, depth: int, most: int, most_chars: int) -> list[RootedEntry]:
         """List everything below a directory, to a depth of ``depth`` levels, in lexical order.
 
-        What vanishes meanwhile is left out.
+        Names that vanish meanwhile are left out.
 
         Args:
             most: The most entries allowed.
             most_chars: The most characters that their paths and targets may have together.
 
         Raises:
-            OSError: It is not a directory; EFBIG: there is more than allowed.
+            OSError: The path is no directory; EFBIG: the listing exceeds a limit.
         """
         listing = _Listing(path, most, most_chars)
         with self._opened() as top:
@@ -87,7 +87,7 @@ class RootedTree:
         return listing.found
 
     def make_directory(self, path: str, *, parents: bool, mode: int | None, owner: Owner) -> RootedEntry:
-        """Make a directory. With ``parents`` also make those above it, and accept one that exists."""
+        """Make a directory. With ``parents`` also make missing parents, and accept an existing directory."""
         if path == "/":
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         if parents:
@@ -101,10 +101,10 @@ class RootedTree:
             return _seen(directory, name, path)
 
     def open_file(self, path: str) -> int:
-        """Open a regular file for reading and return its descriptor; a symlink is followed.
+        """Open a regular file for reading, also through a symlink, and return its descriptor.
 
         Raises:
-            OSError: EISDIR: it is a directory; EINVAL: it is a pipe, a socket or a device.
+            OSError: EISDIR: the path is a directory; EINVAL: it is a pipe, a socket or a device.
         """
         with self._opened() as top:
             place = syscalls.open_in_root(top, path, os.O_PATH)
@@ -166,7 +166,7 @@ class RootedTree:
         """Change mode and owner of a file or directory; None leaves them unchanged.
 
         Raises:
-            OSError: EINVAL: it is something else, or there is no such user here.
+            OSError: EINVAL: the path is neither, or there is no such user here.
         """
         with self._opened() as top:
             place = syscalls.open_in_root(top, path, os.O_PATH | os.O_NOFOLLOW)
@@ -198,8 +198,8 @@ class RootedTree:
         with self._above(path) as (directory, name):
             os.rename(name, aside, src_dir_fd=directory)
             _sync(directory)
-        # A process that is still in such a directory may add to it. What is left goes when the tree is no
-        # longer used.
+        # A process that is still in such a directory may add to it. The rest goes when the tree is no longer
+        # used.
         with contextlib.suppress(OSError):
             remove_tree(aside)
 
@@ -278,9 +278,9 @@ def _regular(directory: int, name: str) -> os.stat_result | None:
 
 
 class _Listing:
-    """Collects what is found below a directory, up to the limits.
+    """Collects the entries below a directory, up to the limits.
 
-    Each deep path repeats the names above it.
+    Deep paths count most, because each repeats the names above it.
     """
 
     def __init__(self, path: str, most: int, most_chars: int) -> None:
@@ -302,7 +302,7 @@ class _Listing:
             if depth > 1 and stat.S_ISDIR(seen.status.st_mode):
                 try:
                     deeper = os.open(name, _DIRECTORY, dir_fd=fd)
-                except OSError:  # it was replaced meanwhile
+                except OSError:  # somebody has replaced it meanwhile
                     continue
                 try:
                     self.add(deeper, seen.path, depth - 1)

@@ -21,7 +21,7 @@ class TreeUse(NamedTuple):
 def tree_use(path: Path) -> TreeUse:
     """Measure a tree without its top directory. A file with several names counts once.
 
-    What vanishes meanwhile is left out.
+    Files that vanish meanwhile are left out.
     """
     pages = files = 0
     linked: set[int] = set()

@@ -22,13 +22,13 @@ _ENTRY_BYTES = 32 << 10
 
 
 def remove_tree(path: Path, stopped: Callable[[], bool] | None = None) -> None:
-    """Remove a file, or a directory with everything in it, whatever its modes. A missing one is not an error.
+    """Remove a file, or a directory with everything in it, despite its modes. A missing one is not an error.
 
     Args:
-        stopped: Asked before each removal in it: whether to leave the rest, which a later call can remove.
+        stopped: Returns whether to leave the rest, which a later call can remove. Called before each removal.
 
     Raises:
-        HostError: Something is still mounted below it; then nothing was removed.
+        HostError: A mount is still below it; then nothing was removed.
         InterruptedError: It was stopped.
         OSError: The kernel refuses a removal.
     """
@@ -64,9 +64,9 @@ def remove_entry(directory: int, name: str) -> None:
 
 
 def tree_bytes(path: Path) -> int:
-    """Return the bytes of disk that a tree uses. A file with several names counts once.
+    """Return a tree's disk usage in bytes. A file with several names counts once.
 
-    What vanishes meanwhile is left out.
+    Files that vanish meanwhile are left out.
     """
     total = path.lstat().st_blocks * 512
     linked: set[int] = set()
@@ -82,7 +82,7 @@ def tree_bytes(path: Path) -> int:
 def tree_outgrows(path: Path, most_bytes: int) -> bool:
     """Whether a tree uses more than ``most_bytes`` of disk, counting 32 KiB extra for each entry.
 
-    It reads no more of the tree than it needs.
+    This stops reading the tree as soon as the answer is known.
     """
     total = 0
     with contextlib.closing(stats_below(path)) as below:
@@ -94,7 +94,7 @@ def tree_outgrows(path: Path, most_bytes: int) -> bool:
 
 
 def stats_below(path: Path) -> Generator[os.stat_result, None, None]:
-    """Yield the status of each name in a tree, without its top. What vanishes meanwhile is left out."""
+    """Yield the status of each name below the top of a tree. Names that vanish meanwhile are left out."""
     with open_top(path) as top:
         waiting = [""]
         while waiting:
@@ -197,13 +197,13 @@ class _Removal:
 
     Args:
         top: The directory's descriptor.
-        stopped: Asked before each removal: whether to leave the rest.
+        stopped: Returns whether to leave the rest. Called before each removal.
     """
 
     def __init__(self, top: int, stopped: Callable[[], bool]) -> None:
         self._top = top
         self._stopped = stopped
-        # Of this removal alone: names like those that an earlier one left, or a guest chose, may be there.
+        # This prefix is unique to this removal: an earlier removal or a guest may have left similar names.
         self._prefix = f".removed-{secrets.token_hex(8)}-"
         self._count = 0
 
@@ -226,7 +226,7 @@ class _Removal:
     def _empty(self, directory: int) -> list[str]:
         """Remove everything in a directory except non-empty directories.
 
-        Those move to the top, under the returned names.
+        Non-empty directories move to the top, under the returned names.
         """
         moved: list[str] = []
         with os.scandir(directory) as entries:

@@ -119,7 +119,7 @@ OPERATIONS = (
 def documentation_routes() -> Sequence[Route]:
     """Return ``/openapi.json`` and ``/docs``.
 
-    They need no key, because they tell nothing about the server's content.
+    Neither needs a key, because neither tells anything about the server's content.
     """
 
     async def document(_: Request) -> Response:

@@ -47,7 +47,7 @@ class SecretUpdate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Secret(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What clients are told of a secret."""
+    """The view of a secret for clients."""
 
     secret_id: str = field(name="secretID")
     name: str

@@ -1,4 +1,4 @@
-"""Snapshots: taking and listing them. They are deleted like templates."""
+"""Routes to take and list snapshots. Clients delete them like templates."""
 
 from __future__ import annotations
 

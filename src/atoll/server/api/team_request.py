@@ -1,4 +1,4 @@
-"""API requests whose team is known, and their routes."""
+"""API requests of a known team, and their routes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TeamRequest:
         return await read_json(self.http, kind)
 
     async def sandbox(self) -> SandboxInfo:
-        """Return the team's sandbox that the path names, as it is now.
+        """Return the current state of the team's sandbox that the path names.
 
         Raises:
             Refusal: There is no such sandbox (404).
@@ -90,7 +90,7 @@ class TeamRoutes:
         self._sandboxes = sandboxes
 
     def route(self, method: str, path: str, endpoint: Endpoint) -> Route:
-        """Make a route. A killed sandbox looks like one that never existed."""
+        """Make a route. A killed sandbox looks as if it had never existed."""
 
         async def guarded(request: Request) -> Response:
             team = await self._access.team_of(request.headers)

@@ -34,7 +34,7 @@ _KINDS: dict[str, Literal["file", "directory", "symlink"]] = {
 
 
 class Attributes(msgspec.Struct, frozen=True, kw_only=True):
-    """Body of ``PATCH …/path``: what to change."""
+    """Body of ``PATCH …/path``: the attributes to change."""
 
     uid: _Number | None = None
     gid: _Number | None = None

@@ -1,1 +1,1 @@
-"""Who asks: keys, tokens, and limits on how often a client may ask."""
+"""Identifies clients by keys and tokens, and limits how often a client may ask."""

@@ -21,7 +21,7 @@ from atoll.types.internal import key_hash, key_id_of
 _FRESH_S = 5.0
 _KNOWN_MOST = 10_000
 _KEY = re.compile(r"[!-~]{1,200}")
-# For wrong keys from one address: this many at once, and one more each second.
+# The wrong keys that one address may send: this many at once, and a further one each second.
 _WRONG_BURST = 100.0
 _WRONG_RATE_S = 1.0
 _BURST_S = 10.0
@@ -53,7 +53,7 @@ def caller_name(noted: Note) -> str:
 class Access:
     """Finds the team that a request belongs to.
 
-    The team of a key, and that of a volume, are remembered for 5 seconds. An address that sent too many wrong
+    It remembers the team of a key or a volume for 5 seconds. An address that sent too many wrong
     keys is refused for a while. Keys that were right before still work, because other clients may share the
     address.
 
@@ -155,7 +155,7 @@ class Access:
         return known.team if known is not None and self._clock() - known.at_s < _FRESH_S else None
 
     async def _asked(self, name: str, ask: Callable[[], Awaitable[TeamInfo]]) -> TeamInfo:
-        """Ask once for all who wait. A name is a key's hash or a volume's id, which differ in length."""
+        """Ask once for all waiting callers. A name is a key's hash or a volume's id, of another length."""
         task = self._asking.get(name)
         if task is None:
             task = self._asking[name] = asyncio.ensure_future(self._ask(name, ask))
@@ -163,7 +163,7 @@ class Access:
             def answered(task: asyncio.Task[TeamInfo]) -> None:
                 self._asking.pop(name, None)
                 if not task.cancelled():
-                    task.exception()  # everybody who asked may have left
+                    task.exception()  # all callers may have left
 
             task.add_done_callback(answered)
         return await asyncio.shield(task)

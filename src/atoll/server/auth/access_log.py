@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Note:
-    """What becomes known about a request while it is answered."""
+    """The facts about a request that become known during its answer."""
 
     peer: str = ""
     team: str | None = None
@@ -75,7 +75,7 @@ class AccessLog:
     At 64 MiB it is replaced; three old files are kept beside it.
 
     Args:
-        path: The file. It is made if it is missing, but its directory is not.
+        path: The file, which is made if missing. Its directory must exist.
 
     Raises:
         InvalidSpecError: The file cannot be written.

@@ -12,13 +12,13 @@ LONGEST_S = 3600.0
 
 @dataclass
 class TokenBucket:
-    """What is left of an allowance at a given time."""
+    """The rest of an allowance at a given time."""
 
     tokens: float
     at_s: float
 
     def fill(self, rate_s: float, burst: float, now_s: float) -> None:
-        """Add what has accrued since, up to ``burst`` in all."""
+        """Add the tokens that have accrued since, up to ``burst`` in all."""
         passed_s = max(0.0, now_s - self.at_s)
         self.tokens = min(burst, self.tokens + passed_s * rate_s)
         self.at_s = now_s
@@ -52,7 +52,7 @@ class Buckets:
             self._buckets[name].tokens = min(burst, self._buckets[name].tokens + 1)
 
     def wait_s(self, name: str, rate_s: float, burst: float, now_s: float) -> float:
-        """Return what ``take`` would return, without taking a token."""
+        """Return the result that ``take`` would have, without taking a token."""
         bucket = self._buckets.setdefault(name, TokenBucket(burst, now_s))
         self._buckets.move_to_end(name)
         while len(self._buckets) > self._most:
@@ -69,7 +69,7 @@ def retry_after(wait_s: float) -> dict[str, str]:
 
 
 def network_of(peer: str) -> str:
-    """Return what counts as one address. For IPv6 this is a network, because each client has 2^64."""
+    """Return the part of an address that stands for one client. For IPv6 this is a network of 2^64."""
     try:
         address = ipaddress.ip_address(peer.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Ends what a revoked key has still open: answers that go on, uploads, and WebSockets."""
+"""Ends the open requests of a revoked key: answers that go on, uploads, and WebSockets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from atoll.server.auth.access import Access
 from atoll.server.auth.access_log import note
 from atoll.server.e2b.answers import Refusal, refused
 
-# With an answer that is as old, a revoked key's streams end within twice this time.
+# The answer about a key may be this old too, so a revoked key's streams end within twice this time.
 LOOK_S = 2.0
 _POLICY_VIOLATION = 1008
 _ENDED = "the API key is not valid any more"
@@ -26,7 +26,7 @@ def ending_with_key(app: ASGIApp, access: Access, look_s: float = LOOK_S) -> ASG
     """End each request to an application whose key is revoked, or expires, while it lasts.
 
     Args:
-        app: The application, which notes the key of a request that it has let in.
+        app: The application. It notes the key of each request that it lets in.
         access: Tells whether a key is still valid.
         look_s: How often to ask, in seconds.
     """
@@ -64,7 +64,7 @@ class _Watch:
         scope: The request's scope.
         access: Tells whether a key is still valid.
         look_s: How often to ask, in seconds.
-        bound: The time that the request has. It is over when the key has ended.
+        bound: The time limit of the request, which expires when the key has ended.
     """
 
     def __init__(self, scope: Scope, access: Access, look_s: float, bound: asyncio.Timeout) -> None:
@@ -77,7 +77,7 @@ class _Watch:
         self._timer = asyncio.get_running_loop().call_later(look_s, self._begin)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         self._timer.cancel()
         if self._task is not None:
             self._task.cancel()

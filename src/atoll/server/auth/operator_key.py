@@ -1,4 +1,4 @@
-"""The key that a server makes for the user who starts it. It ends with the server, however that ends."""
+"""The key that a server makes for the user who starts it. It ends with the server in any case."""
 
 from __future__ import annotations
 

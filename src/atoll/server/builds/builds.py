@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Begun(NamedTuple):
-    """A build that has begun, and the task that carries it out, which returns the error if it fails."""
+    """A build that has begun, and its task, which returns an error if the build fails."""
 
     build: BuildInfo
     task: asyncio.Task[BuildInfo | Exception]
@@ -59,11 +59,11 @@ class Builds:
 
         Args:
             build_id: The build's id.
-            spec: What to build.
+            spec: The specification to build.
             team: The team that owns the template.
             archives: The uploads that copy steps name.
             timeout_s: Seconds for running and copying.
-            on_line: Called with each line of the log, of which the stored one keeps only the first ones.
+            on_line: Called with each line of the log. The stored log keeps only its first lines.
 
         Raises:
             AtollError: The build cannot begin: it has begun before, or the team has too many builds.

@@ -1,4 +1,4 @@
-"""Files that clients upload for builds of templates. They are stored for a day, and never unpacked here."""
+"""Stores files that clients upload for builds of templates, for a day. Never unpacks them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Uploads:
         return self._directory / f"{_mark(team)}{hashlib.sha256(digest.encode()).hexdigest()}"
 
     def has(self, team: str, digest: str) -> bool:
-        """Tell whether an upload exists. If it does, it is kept for another day."""
+        """Tell whether an upload exists, and keep it for another day."""
         path = self.path(team, digest)
         with contextlib.suppress(FileNotFoundError):
             os.utime(path, (self._clock(), self._clock()))
@@ -80,7 +80,7 @@ class Uploads:
         return urlencode(values)
 
     async def take(self, digest: str, asked: dict[str, str], pieces: AsyncIterator[bytes]) -> None:
-        """Store what a client sends to such an address.
+        """Store a client's upload to such an address.
 
         Raises:
             Refusal: The signature is invalid or expired (403), or ``store`` refuses.
@@ -92,7 +92,7 @@ class Uploads:
         await self.store(team, digest, pieces)
 
     async def store(self, team: str, digest: str, pieces: AsyncIterator[bytes]) -> None:
-        """Store what a client of a team sends.
+        """Store an upload of a team's client.
 
         Raises:
             Refusal: The digest is not a hash (400), the upload is too long (413), or too many arrive at once

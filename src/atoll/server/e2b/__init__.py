@@ -1,1 +1,1 @@
-"""E2B's protocol: bodies, views, and what its terms mean here."""
+"""E2B's protocol: bodies, views, and translations of its terms."""

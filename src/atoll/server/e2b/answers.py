@@ -45,7 +45,8 @@ _OPAQUE: dict[type[AtollError], str] = {
     errors.DeadlineError: "the server got no answer in time; its log has the details",
     errors.SupervisorError: "the supervisor cannot be reached; the server's log says why",
 }
-# An immediate retry does not help: a team gets no more than before, and what was too slow may have been done.
+# An immediate retry does not help: a team gets no more than before, and a slow operation may still have
+# finished.
 _FINAL = (errors.QuotaError, errors.DeadlineError)
 
 
@@ -92,7 +93,7 @@ def refused(refusal: Refusal) -> Response:
 
 
 def refusal_of(error: AtollError) -> Refusal:
-    """Return what a client on another machine is told about an error of this one."""
+    """Return the refusal that tells a client on another machine about an error."""
     for kind in type(error).__mro__:
         status = _STATUS.get(kind)
         if status is not None:

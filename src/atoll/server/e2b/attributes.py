@@ -1,4 +1,4 @@
-"""What the server stores of a sandbox in its attributes. Only the network's changes while it lives."""
+"""The server's record of a sandbox, in its attributes. Only the network may change in its life."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _NO, _YES = "0", "1"
 
 
 class Attributes(msgspec.Struct, frozen=True, kw_only=True):
-    """Holds what the server stores of a sandbox.
+    """The server's record of a sandbox.
 
     Args:
         template: Id of the template that the sandbox was made from, or the name of an image.
         alias: Name of that template, if it has one.
         secure: The guest agent asks for an access token.
         public_traffic: Ports other than the agent's ask for no token.
-        mask_host: What programs inside see as the host of requests; None means the real one.
+        mask_host: The host of requests that programs inside see; None means the real one.
         https_ports: Ports on which servers inside speak HTTPS.
         internet: Whether the creator asked for the internet or for none; None means neither.
-        network: What clients said it may reach, as JSON; None means that they said nothing.
-        idempotency: The key of the request that made the sandbox, and what it asked for.
+        network: The network that clients asked for, as JSON; None if they asked for none.
+        idempotency: The key of the request that made the sandbox, and a digest of its content.
     """
 
     template: str
@@ -49,7 +49,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ports(self) -> Ports:
-        """What ``Sandbox.create`` takes for ``public_traffic``."""
+        """The ``public_traffic`` argument of ``Sandbox.create``."""
         return "open" if self.public_traffic else "closed"
 
     def kept(self) -> dict[str, str]:
@@ -69,12 +69,12 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def flag_of(value: bool | None) -> str | None:
-    """Return a flag as it is stored."""
+    """Return the stored form of a flag."""
     return None if value is None else _YES if value else _NO
 
 
 def ports_of(text: str) -> tuple[int, ...]:
-    """Return the ports in a stored list. Whoever made the sandbox wrote it, so what is no port is left out."""
+    """Return the ports in a stored list. A client wrote the list, so this leaves out invalid entries."""
     numbers = [int(each) for each in text.split() if each.isascii() and each.isdecimal() and len(each) <= 5]
     return tuple(number for number in numbers if 0 < number < 65536)
 
@@ -93,7 +93,7 @@ def check_attributes(given: Mapping[str, str]) -> None:
 
 
 def read(info: SandboxInfo) -> Attributes:
-    """Read what is stored of a sandbox.
+    """Read the record of a sandbox.
 
     A sandbox that no server made counts as secure and as made from its image.
     """

@@ -24,7 +24,7 @@ from atoll.types import (
 USER = "user"
 HOME = "/home/user"
 _JSON_KEY = "_json_key"
-# Names that the home itself gives images: by their content, or as those of a team.
+# Names that the home itself gives images: by their content, or for a team's own.
 _OF_THIS_HOST = re.compile(r"sha256-|@")
 # Clients expect the user `user`, who may become root, in every image that a template starts from.
 _ACCOUNT = """

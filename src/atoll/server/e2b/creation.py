@@ -42,7 +42,7 @@ class Creation:
 
     Args:
         views: Describes sandboxes to clients.
-        idempotency: Remembers what was made for repeated requests.
+        idempotency: Remembers the sandboxes of requests that may be repeated.
     """
 
     views: Views
@@ -61,8 +61,8 @@ class Creation:
 
         Args:
             team: The team that owns the sandbox.
-            asked: What the client asks for.
-            default_s: Seconds that it runs if the client does not say.
+            asked: The client's request.
+            default_s: Seconds that it runs if the client names none.
             secure: Whether its agent asks for an access token.
             key: A repeated request with the same key gives the same sandbox.
 
@@ -127,10 +127,10 @@ class Creation:
 
 
 async def _within(network: EgressPolicy | None, source: TemplateSource) -> EgressPolicy | None:
-    """Return the policy of a new sandbox: one of a snapshot gets no other one than the snapshot's, or none at all.
+    """Return the policy of a new sandbox: a snapshot's sandbox gets the snapshot's policy or no network.
 
-    Clients of E2B say that they want the internet even if nobody has asked them to, so this means the
-    snapshot's too.
+    Clients of E2B ask for the internet even if nobody wanted that, so this wish stands for the snapshot's
+    policy too.
 
     Raises:
         Refusal: Another policy is asked for (403).
@@ -175,7 +175,7 @@ def _volumes(asked: NewSandbox) -> dict[str, str]:
 
 
 def _fingerprint(asked: NewSandbox, default_s: int) -> str:
-    # It is stored in the clear, and a short password could be guessed from it.
+    # The fingerprint is stored in the clear, and would let somebody guess a short password.
     if asked.network is not None:
         asked = msgspec.structs.replace(asked, network=without_password(asked.network))
     return hashlib.sha256(msgspec.json.encode((asked, default_s), order="deterministic")).hexdigest()[:32]

@@ -25,14 +25,14 @@ _CARRIERS = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
 
 @dataclass(frozen=True)
 class Destinations:
-    """What may be reached. What is allowed is so even if it is denied, and the rest is allowed.
+    """The destinations that a sandbox may reach. Allowed ones win over denied ones; the rest is allowed too.
 
     Args:
         names: Names and patterns of names that are allowed.
         public: Public ranges of addresses that are allowed.
         private: Other ranges that are allowed, and that the operator opens.
-        denied: Public ranges that are denied, without those that are allowed as a whole.
-        denies_rest: Whether what is not allowed is denied.
+        denied: Public ranges that are denied, without wholly allowed ranges.
+        denies_rest: Whether everything that is not allowed is denied.
     """
 
     names: tuple[str, ...] = ()
@@ -45,16 +45,16 @@ class Destinations:
 def destinations_of(
     allow: Sequence[str], deny: Sequence[str], *, nothing_else: bool, opened: Iterable[Range] = ()
 ) -> Destinations:
-    """Return what ``allowOut`` and ``denyOut`` say.
+    """Return the destinations in ``allowOut`` and ``denyOut``.
 
     Args:
         allow: Addresses, ranges, names and patterns of names.
         deny: Addresses and ranges.
-        nothing_else: Deny everything, also if ``deny`` does not say so.
+        nothing_else: Deny everything, even if ``deny`` does not.
         opened: Ranges that are not public, which clients may allow.
 
     Raises:
-        Refusal: One of them is invalid (400).
+        Refusal: An entry is invalid (400).
     """
     denied = [_range(text, f"invalid denied CIDR {text}") for text in deny]
     ranges, names = _parted(allow)
@@ -107,7 +107,7 @@ def _range(text: str, wrong: str) -> Range:
 
 
 def _merged(ranges: Iterable[Range]) -> list[Range]:
-    """Return the ranges, merged: a range lies in their sum if it lies in one of the result."""
+    """Return the ranges, merged: a range that lies in their sum lies in a single one of the result."""
     given = list(ranges)
     fours = [one for one in given if isinstance(one, IPv4Network)]
     sixes = [one for one in given if isinstance(one, IPv6Network)]
@@ -131,7 +131,7 @@ def _without(one: Range, other: Range) -> list[Range]:
 
 
 def _shared(allowed: Iterable[Range], opened: Iterable[Range]) -> list[Range]:
-    """Return what is in both: ranges that are not public, and that were allowed as such."""
+    """Return the common ranges: not public, and allowed as such."""
     found: list[Range] = []
     for one in filter(is_closed, allowed):
         for other in opened:
@@ -148,5 +148,5 @@ def is_closed(one: Range) -> bool:
 
 
 def within(one: Range, others: Iterable[Range]) -> bool:
-    """Tell whether a range lies in one of others."""
+    """Tell whether a range lies in one of the others."""
     return any(one.version == other.version and one.subnet_of(other) for other in others)  # type: ignore[arg-type]

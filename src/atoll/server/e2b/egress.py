@@ -1,4 +1,4 @@
-"""What a sandbox may reach: from E2B's ``network`` to a policy of atoll."""
+"""Turns E2B's ``network`` into an egress policy of atoll."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from atoll.server.e2b.wire import EgressProxy, Network
 from atoll.types import HOST_NAME, EgressPolicy, Policy, Rule, UpstreamProxy
 
 _HOST = re.compile(r"[A-Za-z0-9.:_${}\[\]-]+")
-# so many patterns a rule may have, with what it changes
+# the most patterns of a rule with changes
 _PATTERNS_MOST = 900
 
 
@@ -27,7 +27,7 @@ def egress_of(
     """Return the policy asked for.
 
     Args:
-        network: What the client gave.
+        network: The client's network.
         allow_internet: The flag beside it.
         opened: Ranges that are not public, which clients may allow.
 
@@ -55,7 +55,7 @@ def egress_of(
 
 
 def mask_of(network: Network | None) -> str | None:
-    """Return what programs inside should see as the host of requests.
+    """Return the host of requests that programs inside should see.
 
     Raises:
         Refusal: The value cannot be a host.
@@ -67,10 +67,10 @@ def mask_of(network: Network | None) -> str | None:
 
 
 def _rules(places: Destinations, changes: Sequence[Change], *, resolved: bool) -> Iterator[Rule]:
-    """Return the rules, each of which can match. Only where names are ``resolved`` here, have they addresses.
+    """Return the rules, each of which can match. They have addresses only if names are ``resolved`` here.
 
-    A change never grants access. So there is one rule for it in each place where a later rule allows: among the
-    allowed names, among the allowed addresses, and in the rest.
+    A change never grants access. So it has a rule in each place where a later rule allows: among the allowed
+    names, among the allowed addresses, and in the rest.
     """
     taken: list[str] = []
     plain_names: list[str] = []
@@ -129,7 +129,7 @@ def _proxy(asked: EgressProxy) -> UpstreamProxy:
 
 
 def _is_public(host: str) -> bool:
-    """Whether a proxy may be there. Where a name leads is judged by who connects to it."""
+    """Whether a proxy may be there. The program that connects judges the addresses of a name."""
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if (":" in bare) == (bare == host):  # an IPv6 address has brackets, and nothing else does
         return False

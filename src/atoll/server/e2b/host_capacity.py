@@ -1,4 +1,4 @@
-"""What the host has, as far as clients may know."""
+"""The host's capacity, as far as clients may know."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 
 class HostCapacity(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sandbox without its own limits may use.
+    """The usual limits of a sandbox without its own.
 
     Args:
         vcpus: Processors.

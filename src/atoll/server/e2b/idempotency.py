@@ -55,7 +55,7 @@ class Idempotency:
             task.add_done_callback(lambda done: self._drop_failed((team, key), done))
         if made.fingerprint != fingerprint:
             raise Refusal(422, "this Idempotency-Key was used with another request")
-        # a client that hangs up must not undo what others wait for
+        # a client that hangs up must not undo a request that others wait for
         return await asyncio.shield(made.task)
 
     def _drop_failed(self, key: tuple[str, str], task: asyncio.Task[Sandbox]) -> None:

@@ -1,4 +1,4 @@
-"""Names of images as clients give them, and what they mean here."""
+"""Translates clients' names of images to names in this home."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from atoll.errors import InvalidSpecError
 
 BASE = "base"
 _HUB = "docker.io/"
-# What E2B's clients start from by default. Not everyone can reach the registry that has these images.
+# The default images of E2B's clients. Not every host can reach the registry that has them.
 DEFAULTS = {
     BASE: BASE,
     "e2bdev/base": BASE,

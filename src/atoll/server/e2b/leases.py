@@ -26,9 +26,9 @@ def bounded(timeout_s: int, most_s: float | None) -> int:
 
 
 def lease_of(asked: NewSandbox, timeout_s: int, most_s: float | None = None) -> Lifecycle:
-    """Return how long a new sandbox runs, and what happens then. ``most_s`` is the longest lease of its team.
+    """Return a new sandbox's lease and its end. ``most_s`` is the longest lease of its team.
 
-    It does not sleep earlier because it is idle, unless the team has a quota for that.
+    The sandbox does not sleep earlier for idleness, unless the team has a quota for that.
 
     Raises:
         Refusal: The request contradicts itself.

@@ -23,15 +23,15 @@ _LABELS_MOST = 100
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """Which sandboxes, in which order, and where the page begins.
+    """A query for sandboxes: filters, order and page.
 
     Args:
         states: Only sandboxes in these states.
         metadata: Only sandboxes with all of these labels.
         newest_first: Whether the newest come first.
-        after_us: Only sandboxes started then or later, in Unix microseconds; None means all.
+        after_us: Only sandboxes started at this time or later, in Unix microseconds; None means all.
         template: Id or alias of a template; None means all.
-        limit: How many a page has at most.
+        limit: The most sandboxes on a page.
         token: Start time and id of the last sandbox on the page before; None begins the list.
     """
 
@@ -53,7 +53,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def query_of(asked: Mapping[str, str]) -> Query:
-    """Return what the query part of a request asks for.
+    """Return the query in the query part of a request.
 
     Raises:
         Refusal: The query is invalid.

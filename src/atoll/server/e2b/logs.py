@@ -22,13 +22,13 @@ _OURS = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)Z sandbox (.*)", re.DOTALL)
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """Which lines to return.
+    """A query for lines of a log.
 
     Args:
-        cursor_ms: Start at that moment, in Unix milliseconds, and go forward, or back with ``newest_first``;
+        cursor_ms: Start at this moment, in Unix milliseconds, and go forward, or back with ``newest_first``;
             None means the end.
         newest_first: Whether to go back in time.
-        limit: How many lines to return at most.
+        limit: The most lines to return.
         level: The lowest level to return.
         search: Only lines that contain this text.
     """
@@ -41,7 +41,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def query_of(asked: Mapping[str, str], cursor: str) -> Query:
-    """Return what the query part of a request asks for.
+    """Return the query in the query part of a request.
 
     Args:
         asked: The query part.
@@ -72,7 +72,7 @@ async def entries_of(texts: AsyncIterator[str], query: Query, began: datetime) -
 
     Args:
         texts: The log, in pieces.
-        query: Which lines to return.
+        query: Selects the lines.
         began: The time of lines before the first one with its own time.
     """
     found: deque[LogEntry] = deque(maxlen=query.limit if query.newest_first else None)

@@ -1,4 +1,4 @@
-"""What clients are told about what a sandbox may reach: what they gave, if it is still so."""
+"""Shows clients a sandbox's network as they gave it, if it is still in force."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _CHARS_MOST = 60_000
 
 
 def kept_network(network: Network | None) -> str | None:
-    """Return what is stored of a network that a client gave: what the sandbox may reach, without the password.
+    """Return the stored form of a client's network, without the proxy's password.
 
     Raises:
-        Refusal: It is too long (400).
+        Refusal: The network is too long (400).
     """
     if network is None:
         return None
@@ -37,7 +37,7 @@ def kept_network(network: Network | None) -> str | None:
 
 
 def without_password(network: Network) -> Network:
-    """Return a network without the password of its proxy, which is stored nowhere but in the policy."""
+    """Return a network without the password of its proxy, which only the policy stores."""
     if network.egress_proxy is None:
         return network
     return msgspec.structs.replace(
@@ -46,7 +46,7 @@ def without_password(network: Network) -> Network:
 
 
 def told_network(info: SandboxInfo, attributes: Attributes, opened: Sequence[Range]) -> Network:
-    """Return what a client is told."""
+    """Return the view of a sandbox's network for clients."""
     given = _given(info.network, attributes, opened)
     told = _described(info.network) if given is None else given
     return msgspec.structs.replace(
@@ -59,7 +59,7 @@ def told_network(info: SandboxInfo, attributes: Attributes, opened: Sequence[Ran
 
 
 def _given(network: EgressPolicy, attributes: Attributes, opened: Sequence[Range]) -> Network | None:
-    """Return what a client gave; None if that is not what is in force, because the operator changed it."""
+    """Return the client's network; None if it is no longer in force, because the operator changed it."""
     if attributes.network is None:
         return None
     try:
@@ -77,7 +77,7 @@ def _given(network: EgressPolicy, attributes: Attributes, opened: Sequence[Range
 
 
 def _compared(network: EgressPolicy) -> EgressPolicy:
-    """Return a policy without the password of its proxy, which is told nobody."""
+    """Return a policy without the password of its proxy, which no client may see."""
     if not isinstance(network, Policy) or network.proxy is None:
         return network
     without, _ = login_of(network.proxy)

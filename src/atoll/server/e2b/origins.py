@@ -17,8 +17,8 @@ def is_within(network: EgressPolicy, origin: EgressPolicy) -> bool:
 async def may_get(info: SandboxInfo, network: EgressPolicy) -> bool:
     """Tell whether a client may give a sandbox a network.
 
-    One of a snapshot without the internet, and a fork of such a sandbox, gets the snapshot's or none. When the
-    snapshot has been deleted, nobody knows any more what it had.
+    A sandbox of a snapshot without the internet, or a fork of such a sandbox, gets the snapshot's network or
+    none. Once the snapshot is deleted, nobody knows its network any more.
     """
     origin = info.attributes.get(ORIGIN_ATTRIBUTE)
     if origin is None or network == "none":

@@ -25,7 +25,7 @@ class SandboxLookup:
         self._known: OrderedDict[str, SandboxInfo] = OrderedDict()
 
     async def look(self, ref: str, team: str) -> SandboxInfo:
-        """Return a sandbox of the team as it is now, by its id or by ``ID-CLIENT``, which old clients write.
+        """Return the current state of a team's sandbox, by its id or by the ``ID-CLIENT`` of old clients.
 
         Raises:
             Refusal: The team has no sandbox with that id (404).

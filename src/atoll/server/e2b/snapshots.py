@@ -31,12 +31,12 @@ class Name(msgspec.Struct, frozen=True):
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """Which snapshots to list; None means all.
+    """A query for snapshots; None means all.
 
     Args:
         sandbox_id: Only snapshots taken of this sandbox.
         name: Only snapshots of this name, and of this tag if it has one.
-        limit: How many a page has at most.
+        limit: The most snapshots on a page.
         token: The position of the last snapshot on the page before; None begins the list.
     """
 
@@ -66,13 +66,13 @@ def name_of(text: str, team: str) -> Name:
 
 
 def told(template_id: str, name: str | None, tag: str, team: str) -> Snapshot:
-    """Return a snapshot as a client is told of it."""
+    """Return the view of a snapshot for clients."""
     full = f"{team}/{name}:{tag}" if name is not None else None
     return Snapshot(snapshot_id=full or f"{template_id}:{tag}", names=[full] if full else [])
 
 
 def query_of(asked: Mapping[str, str], team: str) -> Query:
-    """Return what the query part of a request asks for.
+    """Return the query in the query part of a request.
 
     Raises:
         Refusal: The query is invalid.

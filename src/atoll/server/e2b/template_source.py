@@ -19,7 +19,7 @@ _SHOWN = 64
 
 
 class TemplateSource(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sandbox starts from: a snapshot, or an image if no template has that name."""
+    """The start of a sandbox: a snapshot, or an image if no template has that name."""
 
     template_id: str
     alias: str | None = None
@@ -33,9 +33,9 @@ def missing_template(ref: str) -> Refusal:
 
 
 async def missing_source(ref: str) -> Refusal:
-    """Return the refusal for what no sandbox can start from.
+    """Return the refusal for a name that no sandbox can start from.
 
-    It says so if the operator has a template of that name that is not public, and nothing about other teams'.
+    It tells if the operator has a template of that name that is not public, but nothing about other teams'.
     """
     refusal, name = missing_template(ref), ref.partition(":")[0]
     try:
@@ -74,7 +74,7 @@ async def source_of(ref: str, team: str) -> TemplateSource:
 
 
 async def with_fuller_base(spec: TemplateSpec, team: str) -> TemplateSpec:
-    """Return what to build on what clients expect of the image ``base``, if the server has that."""
+    """Return a specification with E2B's fuller ``base`` in place of the image, if the server has it."""
     if spec.image != BASE and not (spec.template == BASE and await _is_image(BASE, team)):
         return spec
     if await _developer(team) is None:
@@ -83,7 +83,7 @@ async def with_fuller_base(spec: TemplateSpec, team: str) -> TemplateSpec:
 
 
 async def _developer(team: str) -> Resolved | None:
-    """Return the operator's template that stands for E2B's ``base``, which has more than the image of that name."""
+    """Return the operator's template for E2B's ``base``, which has more than the image of that name."""
     try:
         found = await AsyncTemplates.resolve(developer.NAME, team)
     except NotFoundError:

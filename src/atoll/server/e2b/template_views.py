@@ -38,7 +38,7 @@ class TemplateViews:
     """Converts templates to the bodies that clients get.
 
     Args:
-        capacity: What a sandbox without limits may use.
+        capacity: The limits of a sandbox without its own.
     """
 
     capacity: HostCapacity

@@ -46,7 +46,7 @@ class AskedLogin(_Asked, frozen=True, kw_only=True):
 
 
 class AskedStep(_Asked, frozen=True, kw_only=True):
-    """One step. The meaning of ``args`` depends on its type."""
+    """A step of a build. The meaning of ``args`` depends on its type."""
 
     type: Annotated[str, Meta(max_length=32)]
     args: Annotated[list[_Text], Meta(max_length=4096)] = []
@@ -183,7 +183,7 @@ class ListedBuild(_Told, frozen=True, kw_only=True):
 
 
 class TemplateDetail(_Told, frozen=True, kw_only=True):
-    """One template with its builds."""
+    """A template with its builds."""
 
     template_id: str = field(name="templateID")
     public: bool

@@ -26,7 +26,7 @@ _IDENTITY = re.compile(r"\$\{e2b\.identity\.tokens\.[^{}\x00-\x1f]+\}")
 
 @dataclass(frozen=True)
 class Change:
-    """What is changed in requests to the hosts of one pattern. Nothing, if that is what was asked for."""
+    """The changes to requests to the hosts of a pattern. A client may also ask for no change."""
 
     host: str
     set_headers: dict[str, str] = field(default_factory=dict)
@@ -66,7 +66,7 @@ def changes_of(rules: Mapping[str, list[NetworkRule]] | None) -> list[Change]:
             raise Refusal(400, f'Rule domain "{domain}" is given twice.')
         changes[change.host] = change
     ordered = sorted(changes.values(), key=lambda change: (change.host.startswith("*"), -len(change.host)))
-    # one that changes nothing matters only as an exception
+    # an empty change matters only as an exception
     return [
         one
         for one in ordered
@@ -75,7 +75,7 @@ def changes_of(rules: Mapping[str, list[NetworkRule]] | None) -> list[Change]:
 
 
 def covers(pattern: str, other: str) -> bool:
-    """Whether every name of the other pattern is one of this pattern. Neither is ``*``."""
+    """Whether this pattern matches every name of the other. Neither is ``*``."""
     return pattern == other or (pattern.startswith("*.") and matches_host(pattern, other.removeprefix("*.")))
 
 
@@ -133,7 +133,7 @@ def _check_header(domain: str, name: str, value: str) -> None:
 
 
 def _secret(domain: str, name: str, value: str) -> Inject | None:
-    """Return how a header's value gets a secret; None for a value without one."""
+    """Return the injection of a secret into a header's value; None for a value without a secret."""
     found = list(_SECRET.finditer(value))
     where = f'for header "{name}" in rule for domain "{domain}"'
     if _has_malformed(value):

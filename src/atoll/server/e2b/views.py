@@ -43,8 +43,8 @@ class Views:
 
     Args:
         tokens: Makes the tokens that clients need for one sandbox.
-        capacity: What a sandbox without limits may use.
-        domain: The domain of the sandboxes' host names, with the port if it is not the usual one, or None.
+        capacity: The limits of a sandbox without its own.
+        domain: The domain of the sandboxes' host names, with any unusual port, or None.
         opened: Ranges that are not public, which clients may allow.
     """
 
@@ -54,7 +54,7 @@ class Views:
     opened: Sequence[Range] = ()
 
     def created(self, sandbox_id: str, attributes: Attributes) -> Sandbox:
-        """Return what a client needs to talk to a sandbox."""
+        """Return the facts that a client needs to talk to a sandbox."""
         return Sandbox(
             template_id=attributes.template,
             sandbox_id=sandbox_id,
@@ -71,7 +71,7 @@ class Views:
         return ListedSandbox(**self._row(info, read(info)))
 
     def detail(self, info: SandboxInfo) -> SandboxDetail:
-        """Return everything that a client is told of a sandbox."""
+        """Return the full view of a sandbox for clients."""
         attributes = read(info)
         paused = state_of(info) == "paused"
         return SandboxDetail(
@@ -85,7 +85,7 @@ class Views:
         )
 
     def metric(self, sample: StatsSample) -> Metric:
-        """Return what a sandbox used at one moment."""
+        """Return a sandbox's usage at one moment."""
         return Metric(
             timestamp=moment(sample.at),
             timestamp_unix=int(sample.at),
@@ -120,7 +120,7 @@ class Views:
 
 
 def state_of(info: SandboxInfo) -> State:
-    """Return one of E2B's two states. A sandbox that does not run is paused."""
+    """Return E2B's state of a sandbox. A sandbox that does not run is paused."""
     return "running" if info.state in ("running", "creating") else "paused"
 
 
@@ -143,5 +143,5 @@ def _end(info: SandboxInfo, started: datetime) -> datetime:
 def _internet(info: SandboxInfo, attributes: Attributes) -> bool | None:
     if info.network == "none":
         return False
-    # what was given does not hold if the operator has changed the network since
+    # the client's wish no longer holds if the operator has changed the network since
     return True if info.network == "internet" and attributes.internet is not None else attributes.internet

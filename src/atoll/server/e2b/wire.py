@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
-# These bound what a client can make the server store or read in one request.
+# These bound the data that a client can make the server store or read in one request.
 _Text = Annotated[str, Meta(max_length=65_536)]
 _Labels = Annotated[dict[_Text, _Text], Meta(max_length=1_000)]
 _Ref = Annotated[str, Meta(max_length=512)]
@@ -35,13 +35,13 @@ class AutoResume(_Asked, frozen=True, kw_only=True):
 
 
 class Transform(_Asked, frozen=True, kw_only=True, omit_defaults=True):
-    """What is changed in requests."""
+    """Changes to requests."""
 
     headers: _Labels | None = None
 
 
 class NetworkRule(_Asked, frozen=True, kw_only=True, omit_defaults=True):
-    """What happens to requests to one host."""
+    """The treatment of requests to one host."""
 
     transform: Transform | None = None
 
@@ -68,7 +68,7 @@ class EgressProxy(_Asked, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Network(_Asked, frozen=True, kw_only=True, omit_defaults=True):
-    """Who can reach the sandbox, and whom it can reach. In an update only the latter counts."""
+    """The sandbox's inbound and outbound traffic. In an update only the outbound part counts."""
 
     allow_public_traffic: bool | None = None
     mask_request_host: Annotated[str, Meta(max_length=253)] | None = None
@@ -167,7 +167,7 @@ class Sandbox(_Told, frozen=True, kw_only=True):
 
 
 class OnTimeout(_Told, frozen=True, kw_only=True):
-    """What the end of its time does to a sandbox."""
+    """The effect of the end of a sandbox's time."""
 
     auto_resume: bool
     on_timeout: Literal["kill", "pause"]
@@ -192,7 +192,7 @@ class ListedSandbox(_Told, frozen=True, kw_only=True):
 
 
 class SandboxDetail(ListedSandbox, frozen=True, kw_only=True):
-    """Everything that a client is told of a sandbox."""
+    """The full view of a sandbox for clients."""
 
     envd_access_token: str | UnsetType = UNSET
     allow_internet_access: bool | None | UnsetType = UNSET
@@ -225,7 +225,7 @@ class Snapshot(_Told, frozen=True, kw_only=True):
 
 
 class Metric(_Told, frozen=True, kw_only=True):
-    """What a sandbox used at one moment. Sizes are in bytes."""
+    """A sandbox's usage at one moment. Sizes are in bytes."""
 
     timestamp: datetime
     timestamp_unix: int

@@ -1,4 +1,4 @@
-"""Decides who may ask for what: the agent's paths by token or signature, others by the traffic token or a link."""
+"""Authorizes requests: the agent's paths by token or signature, others by the traffic token or a link."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def authorized(request: GatewayRequest, sandbox: CachedSandbox, now: float) -> G
     """Return the request as the sandbox may see it.
 
     Raises:
-        Rejection: The request has no right to what it asks for.
+        Rejection: The request lacks the right to that path.
     """
     if not request.is_for_agent:
         _check_traffic(request, sandbox)

@@ -32,7 +32,7 @@ class ConnectionPool:
     def __init__(self) -> None:
         self.held_bytes = 0
         self._idle: defaultdict[Target, list[Connection]] = defaultdict(list)
-        # counted apart, so that strangers who use up one kind leave the other to the owner
+        # count the kinds apart, so that strangers who use up one leave the other to the owner
         self._open: Counter[tuple[str, bool]] = Counter()
         self._sweeping: asyncio.TimerHandle | None = None
 
@@ -127,7 +127,7 @@ async def _secured(sock: socket.socket, target: Target) -> Connection:
 
 
 def _kind(target: Target) -> tuple[str, bool]:
-    """Return the group in which a connection counts: those to a sandbox's agent, or to its other ports."""
+    """Return the group in which a connection counts: to a sandbox's agent, or to its other ports."""
     return target.sandbox_id, target.port == AGENT_PORT
 
 

@@ -16,7 +16,7 @@ _CLOSE_WAIT = 8
 
 
 class Connection:
-    """One connection to a port of a sandbox."""
+    """A connection to a port of a sandbox."""
 
     def __init__(self, sock: socket.socket, target: Target, *, kept: bool = False) -> None:
         self.target = target
@@ -55,8 +55,8 @@ class Connection:
     def has_ended_by_itself(self) -> bool:
         """Tell whether the server inside closed the connection, after ``receive`` returned nothing.
 
-        When a sandbox is killed or put to sleep, the supervisor shuts down this very socket, which otherwise
-        looks the same.
+        When a sandbox is killed or put to sleep, the supervisor shuts down this very socket. That would
+        otherwise look the same.
         """
         try:
             return self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _CLOSE_WAIT

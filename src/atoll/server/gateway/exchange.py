@@ -28,8 +28,8 @@ class CutError(Exception):
     """Reports that the answer cannot be finished. The HTTP server then breaks off the client's stream.
 
     Args:
-        message: What happened.
-        abrupt: The connection into the sandbox was not ended by the server inside, but with the sandbox.
+        message: The cause.
+        abrupt: Whether the connection ended with the sandbox, and not by the server inside.
     """
 
     def __init__(self, message: str, *, abrupt: bool = False) -> None:
@@ -72,7 +72,7 @@ class Exchange:
         """Run the whole exchange.
 
         Raises:
-            Rejection: Nothing was answered yet, and this should be the answer.
+            Rejection: The answer for the client, if none has begun.
             CutError: The answer has begun and cannot be finished.
         """
         try:
@@ -89,10 +89,10 @@ class Exchange:
             fresh = True
 
     async def refuse(self, rejection: Rejection) -> None:
-        """End the exchange early, with this answer or, if another one has begun, by breaking it off.
+        """End the exchange early with this answer. If another answer has begun, break that off.
 
         Raises:
-            Rejection: Nothing was answered yet.
+            Rejection: No answer has begun.
             CutError: The answer has begun.
         """
         if self._started:
@@ -102,7 +102,7 @@ class Exchange:
     async def _attempt(self, data: bytes, *, fresh: bool) -> bool:
         """Try over one connection.
 
-        Returns False if it was a kept one that had just ended and nothing is lost.
+        Returns False if this was a kept connection that had just ended, and nothing is lost.
         """
         connection = await self._connection(fresh=fresh)
         reply = ResponseParser(bodiless=self._request.method == "HEAD")
@@ -194,7 +194,7 @@ class Exchange:
         return Rejection(408, "The body of the request did not arrive", self._request.target)
 
     def _framed(self, message: Message | None) -> bytes:
-        """Return one piece of the body as it is sent."""
+        """Return a piece of the body in the form to send."""
         if message is None:
             return b""
         if message["type"] != "http.request":
@@ -203,8 +203,7 @@ class Exchange:
         data: bytes = message.get("body", b"")
         ends = not message.get("more_body", False)
         if self._left is not None:
-            # the length must be exact, whatever the HTTP server passes on, because later requests use the
-            # same connection
+            # check the exact length here, because later requests use the same connection
             self._left -= len(data)
             if self._left < 0 or (ends and self._left):
                 raise CutError("the body does not have the announced length")

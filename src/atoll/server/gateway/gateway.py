@@ -30,7 +30,7 @@ class Gateway:
 
     Args:
         tokens: Makes and checks clients' tokens for one sandbox.
-        domain: The server's domain; None is localhost alone.
+        domain: The server's domain; None means localhost alone.
         body_timeout_s: How long the body of a request may be silent.
     """
 

@@ -60,7 +60,7 @@ def to_client(headers: Headers) -> Headers:
 
 
 def forwarded(peer: str, scheme: str, host: bytes) -> Headers:
-    """Return headers that tell servers who asks. What the client itself said about this is not trusted."""
+    """Return headers that tell servers about the client. The client's own such headers are not trusted."""
     return [
         (b"x-forwarded-for", peer.encode("latin-1", errors="replace")),
         (b"x-forwarded-proto", scheme.encode()),
@@ -77,7 +77,7 @@ def spelled(headers: Headers) -> Headers:
 
 
 def head(method: str, target: bytes, headers: Headers) -> bytes:
-    """Return a request's head as it is sent.
+    """Return the bytes of a request's head.
 
     Raises:
         ValueError: A part contains a byte that could start another field.

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 _SANDBOX_ID = re.compile(r"[a-z0-9]{20}")
-# old E2B clients add something after the id, which is ignored
+# ignore the suffix that old E2B clients add to the id
 _LABEL = re.compile(r"([0-9]{1,5})-([a-z0-9]{20})(?:-[a-z0-9-]*)?")
 _PORT = re.compile(r"[0-9]{1,5}")
 _HOST_CHARS = 253
@@ -17,7 +17,7 @@ _HOST_CHARS = 253
 _PORT_CHARS = 7
 
 Face = Literal["api", "shared", "unknown"]
-"""The API; whatever the headers say, else the API; nobody here."""
+"""The API; the sandbox that headers name, or else the API; no target here."""
 
 
 class Target(NamedTuple):
@@ -43,7 +43,7 @@ def hostname(host: str) -> str:
 
 
 def route(host: str, domain: str | None) -> Target | Face:
-    """Return what a ``Host`` header asks for at a server for ``domain``.
+    """Return the target of a ``Host`` header at a server for ``domain``.
 
     Raises:
         BadHostError: The value is too long for a name, or is a name below the domain that no sandbox can
@@ -72,7 +72,7 @@ def _routed(host: str, domain: str | None) -> Target | Face:
 
 
 def named(headers: Mapping[bytes, bytes]) -> Target | None:
-    """Return what the headers ``E2b-Sandbox-Id`` and ``E2b-Sandbox-Port`` name, or None without them.
+    """Return the target of the headers ``E2b-Sandbox-Id`` and ``E2b-Sandbox-Port``, or None without them.
 
     Raises:
         BadHostError: The headers name something that cannot exist.

@@ -1,6 +1,6 @@
-"""Signed links: an address that opens a port for a browser until it ends, and the cookie that takes its place.
+"""Signed links: an address that opens a port to a browser for a time, and the cookie that replaces it.
 
-Neither reaches the server inside.
+Neither the link nor the cookie reaches the server inside.
 """
 
 from __future__ import annotations
@@ -33,16 +33,15 @@ class LinkCheck:
         self._tokens = tokens
 
     def checked(self, request: GatewayRequest, now: float, *, is_socket: bool = False) -> GatewayRequest:
-        """Return a request without its link and cookie, opened if one of them opens the port.
+        """Return a request without its link and cookie, and open if either of them opens the port.
 
         Args:
             request: The request as the client sent it.
             now: Unix seconds.
-            is_socket: It opens a WebSocket, which no answer can send elsewhere.
+            is_socket: Whether it opens a WebSocket, which no answer can redirect.
 
         Raises:
-            Rejection: The request has a link that does not open the port (403), or one that can be exchanged
-                for a cookie (303).
+            Rejection: The link does not open the port (403), or can be exchanged for a cookie (303).
         """
         if request.is_for_agent:
             return request
@@ -99,12 +98,12 @@ def _comes_from_elsewhere(request: GatewayRequest) -> bool:
 
 
 def _cookie_name(request: GatewayRequest) -> bytes:
-    """Return the name of the cookie that counts. In https no other host of the domain can set one of that name."""
+    """Return the name of the valid cookie. In https no other host of the domain can set this name."""
     return _NAMES[request.scheme == "https"]
 
 
 def _without_cookies(request: GatewayRequest) -> tuple[GatewayRequest, list[bytes]]:
-    """Return a request without the cookies of links, and the values of those that count."""
+    """Return a request without the cookies of links, and the values of the valid ones."""
     headers: Headers = []
     found: list[bytes] = []
     for name, value in request.headers:

@@ -83,7 +83,7 @@ def not_found(target: Target | None) -> Rejection:
 
 
 def rejection_of(error: AtollError, target: Target) -> Rejection:
-    """Return what an error of a dial means to the client."""
+    """Return the rejection that tells the client about a dial's error."""
     match error:
         case SandboxNotFoundError() | StateError() | SandboxCrashedError():
             return not_found(target)

@@ -1,4 +1,4 @@
-"""One request as the gateway sees it."""
+"""A request as the gateway sees it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class GatewayRequest:
         is_h2: Whether the request came over HTTP/2, where a body needs no header.
         patience_s: How many seconds the body may be silent.
         named: The last value of each header.
-        template: The sandbox's template, which its agent tells programs.
-        opened_until: Until when a signed link opens the port to it, in Unix seconds; None if none does.
+        template: The sandbox's template, for its agent to tell programs.
+        opened_until: The end, in Unix seconds, of the signed link that opens the port; None without one.
     """
 
     target: Target
@@ -96,7 +96,7 @@ class GatewayRequest:
         return [(b"host", self.host), *to_guest(self.headers, without=without), *told]
 
     def head(self, framing: Headers) -> bytes:
-        """Return the request's head as it is sent.
+        """Return the bytes of the request's head.
 
         Raises:
             ValueError: A part could start another field.

@@ -1,6 +1,6 @@
-"""Ends HTTP/1.1 connections with a reset, so that nobody takes the end for that of a broken answer.
+"""Ends HTTP/1.1 connections with a reset, so that no client takes the end for a broken answer.
 
-Older clients of E2B know by nothing else that a sandbox was killed.
+Older clients of E2B have no other sign that a sandbox was killed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Resets:
         self._listed_at = float("-inf")
 
     def reset(self, peer: Peer) -> None:
-        """End the connection to a client. Nothing happens if it is gone."""
+        """End the connection to a client. If the client is gone, do nothing."""
         if time.monotonic() - self._listed_at > _FRESH_S:
             self._descriptors = _connections()
             self._listed_at = time.monotonic()
@@ -51,10 +51,10 @@ def _connections() -> dict[Peer, int]:
 
 @contextlib.contextmanager
 def _socket(descriptor: int) -> Iterator[socket.socket]:
-    """Give a second handle on a socket, so that the HTTP server's own stays what it is.
+    """Give a second handle on a socket, so that the HTTP server's own is not affected.
 
     Raises:
-        OSError: It is no socket, or is closed.
+        OSError: The descriptor is no socket, or is closed.
     """
     own = os.dup(descriptor)
     try:

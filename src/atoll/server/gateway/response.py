@@ -26,10 +26,10 @@ class Head(NamedTuple):
 
 
 class ResponseParser:
-    """Reads one answer. Give it bytes with ``feed``, and take ``head`` and ``pieces``.
+    """Reads an answer. Give it bytes with ``feed``, and take ``head`` and ``pieces``.
 
     Args:
-        bodiless: Nothing follows the head, whatever it says, because the request was HEAD.
+        bodiless: Whether the answer has no body, whatever its head says, because the request was HEAD.
 
     Attributes:
         head: The head, once it is complete.
@@ -84,7 +84,7 @@ class ResponseParser:
         return self.head is None and self._before_head == 0
 
     def take(self) -> bytes:
-        """Return what has arrived of the body since the last call."""
+        """Return the part of the body that has arrived since the last call."""
         pieces, self.pieces = self.pieces, []
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -99,7 +99,7 @@ class ResponseParser:
     # called by the parser
 
     def on_message_begin(self) -> None:
-        """Handle the start of a message. Nothing may follow the answer."""
+        """Handle the start of a message. No second message may follow the answer."""
         if self.complete:
             self.reusable = False
 

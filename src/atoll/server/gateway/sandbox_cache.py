@@ -18,16 +18,16 @@ _ASKED_AT_ONCE = 16
 
 @dataclass(frozen=True)
 class CachedSandbox:
-    """One sandbox that clients asked for.
+    """A sandbox that clients asked for.
 
     Args:
         handle: Dials the sandbox.
         team: The team that owns the sandbox.
-        access_token: The token for its programs and files; None if they need none.
-        traffic_token: The token for its other ports; None if they are public.
+        access_token: The token for its programs and files; None if these need no token.
+        traffic_token: The token for its other ports; None if these are public.
         template: The template it was made from, as clients know it.
-        mask_host: What servers inside see as ``Host``, with ``${PORT}`` for the port; None means what the
-            client sent.
+        mask_host: The ``Host`` that servers inside see, with ``${PORT}`` for the port; None means the
+            client's.
         https_ports: Ports on which servers inside speak HTTPS.
     """
 
@@ -58,7 +58,7 @@ class SandboxCache:
         self._asking = asyncio.Semaphore(_ASKED_AT_ONCE)
 
     async def get(self, sandbox_id: str) -> CachedSandbox:
-        """Return the sandbox with exactly this id, if it belongs to a team. Others are for this machine only.
+        """Return the sandbox with exactly this id, if it has a team. Any other is for this machine only.
 
         Raises:
             SandboxNotFoundError: There is no such sandbox.

@@ -18,7 +18,7 @@ _Result = TypeVar("_Result")
 
 
 class SecureConnection(Connection):
-    """One connection in TLS. The server's certificate is not verified: the way to it is the supervisor's."""
+    """A connection in TLS. It need not verify the certificate: the supervisor made the way to the server."""
 
     def __init__(self, sock: socket.socket, target: Target) -> None:
         super().__init__(sock, target)
@@ -43,7 +43,7 @@ class SecureConnection(Connection):
 
     async def receive(self, most_bytes: int = LARGE_BYTES) -> bytes:
         """See ``Connection``."""
-        # many servers end without saying so in TLS, and the length of an answer is known otherwise
+        # many servers end TLS without notice, and an answer's length is known from its head
         with contextlib.suppress(ssl.SSLZeroReturnError, ssl.SSLEOFError):
             return await self._through(lambda: self._tls.read(most_bytes))
         return b""
@@ -68,7 +68,7 @@ class SecureConnection(Connection):
                 return result
 
     async def _flush(self) -> None:
-        # what was encrypted first is sent first
+        # keep the order of encryption
         async with self._flushing:
             while data := self._outgoing.read():
                 await super().send(data)

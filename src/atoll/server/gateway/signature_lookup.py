@@ -1,4 +1,4 @@
-"""Signed addresses of files that name no sandbox. They mean the sandbox whose token made the signature."""
+"""Finds the sandbox of signed file addresses that name none: the one whose token made the signature."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from atoll.server.tokens import Tokens
 
 _OPERATIONS: dict[str, Operation] = {"GET": "read", "HEAD": "read", "POST": "write"}
 _MOST = 20_000
-# For false signatures from one address: this many at once, and one more each second.
+# The false signatures that one address may send: this many at once, and a further one each second.
 _WRONG_BURST = 50.0
 _WRONG_RATE_S = 1.0
-# After this many, others get a turn.
+# After this many sandboxes, other tasks get a turn.
 _AT_A_TIME = 500
 
 
 def names_no_sandbox(scope: Scope) -> bool:
-    """Tell whether a request is for a file of the sandbox that signed it, whichever that is."""
+    """Tell whether a request is for a file of the still unknown sandbox that signed it."""
     return (
         scope["raw_path"] == b"/files"
         and scope.get("method") in _OPERATIONS
@@ -94,7 +94,7 @@ class SignatureLookup:
     async def _list_after(self, moment: float) -> None:
         """Make sure that the list is no older than ``moment``.
 
-        One list serves all guesses that arrive meanwhile.
+        A single list serves all guesses that arrive meanwhile.
         """
         async with self._lock:
             if self._listed_at > moment:

@@ -1,4 +1,4 @@
-"""Signed addresses of files. Who has one may read or write that file without the token that signed it."""
+"""Signed addresses of files. A holder may read or write that file without the token that signed it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EXPIRATION_DIGITS = 15
 
 
 class BadSignatureError(ValueError):
-    """Reports an invalid signed address. The message is the one of E2B's own agent."""
+    """Reports an invalid signed address. The message equals that of E2B's own agent."""
 
 
 def sign(path: str, operation: Operation, username: str, token: str, expiration: str) -> str:
@@ -56,7 +56,7 @@ class Signed:
         return same(self._signature, _ended(self._begun.copy(), token, self._expiration))
 
     def query(self, now: float) -> bytes:
-        """Return the query that the agent may see: what was signed, in a single normal form.
+        """Return the query for the agent: the signed parts, in a single normal form.
 
         Raises:
             BadSignatureError: The signature has expired.

@@ -67,7 +67,7 @@ class Tunnel:
         """Run the whole tunnel.
 
         Raises:
-            Rejection: Nothing was answered yet, and this should be the answer.
+            Rejection: The answer for the client, if none has begun.
         """
         try:
             connection = await self._connections.take(self._request.target, self._sandbox, fresh=True)

@@ -1,7 +1,7 @@
-"""Which operations of the supervisor a client on another machine may use, and what holds each to its team.
+"""The supervisor's operations for clients on other machines, with the rules that bind each to its team.
 
-What is not in this table does not exist for a client. Each operation of the supervisor is either here or in
-``CLOSED_TO_CLIENTS``, with the reason; a test compares both with the supervisor's own list.
+An operation outside this table does not exist for a client. Each operation of the supervisor is either here
+or in ``CLOSED_TO_CLIENTS``, with the reason; a test compares both with the supervisor's own list.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ Rule = Callable[[Asked], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation that clients may use.
+    """An operation that clients may use.
 
     Args:
         method: The HTTP method.
         path: The supervisor's path, with names in braces.
-        rules: What checks a request and makes it the team's, in order.
-        query: The parameters of the query part that are passed on.
-        streamed: Whether the body has any size and is passed on as it arrives.
-        passed: Whether it is passed on at all; the server has a route of its own for the others.
+        rules: The checks of a request, in order, which also bind it to the team.
+        query: The parameters of the query part to pass on.
+        streamed: Whether the body may have any size, and passes on as it arrives.
+        passed: Whether to pass it on at all; if not, the server has a route of its own.
     """
 
     method: str
@@ -88,7 +88,7 @@ async def _spec(asked: Asked) -> None:
     changes: dict[str, object] = {"team": asked.team.name}
     parent: SnapshotInfo | None = None
     if spec.template is not None and spec.image is None and spec.from_snapshot is None:
-        # what the name means is settled here: a tag that moves later brings no other network
+        # resolve the name here: a tag that moves later brings no other network
         found = await AsyncTemplates.resolve(spec.template, asked.team.name)
         changes |= {"template": None, "image": found.image, "from_snapshot": found.snapshot_id}
         if found.snapshot_id is not None:
@@ -111,10 +111,10 @@ def _wider() -> InvalidSpecError:
 
 
 async def _check_image(image: str, team: str) -> None:
-    """Refuse what is no name of an image. A path would name files of the server's machine.
+    """Refuse anything but an image name. A path would name files of the server's machine.
 
     Raises:
-        InvalidSpecError: It cannot be the name of an image.
+        InvalidSpecError: The text cannot be the name of an image.
         NotFoundError: The server has no such image, and pulls none of that name.
     """
     if not IMAGE.fullmatch(image):

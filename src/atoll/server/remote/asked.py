@@ -22,13 +22,13 @@ _REF_MOST = 255
 
 @dataclass
 class Asked:
-    """What a client asks for. The rules of its operation check it, and change it where the team is named.
+    """A client's request. The rules of its operation check it, and set the team in it.
 
     Args:
         team: The client's team.
         params: The parts of the path, by name.
         query: The query part.
-        body: The body; None if it is passed on as it arrives.
+        body: The body; None if it passes on as it arrives.
         opened: Ranges that are not public, which clients may allow to their sandboxes.
     """
 

@@ -1,4 +1,4 @@
-"""What a client on another machine may build: nothing of this host's files, and with none of its logins."""
+"""Keeps the builds of clients on other machines away from this host's files and logins."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ BUILD_MOST_S = 24 * 3600.0
 
 
 def build_spec(wanted: TemplateSpec, limits: Limits, table: dict[str, str]) -> TemplateSpec:
-    """Return what is built if a client asks for this.
+    """Return the specification to build for a client's request.
 
     Args:
-        wanted: What the client asks for.
-        limits: The limits that the build was made with.
+        wanted: The client's request.
+        limits: The limits of the build.
         table: The operator's names of images.
 
     Raises:
-        InvalidSpecError: It names no image, or copies from no upload.
+        InvalidSpecError: ``wanted`` has no valid image name, or copies from no upload.
     """
     for step in _steps(wanted):
         if isinstance(step, CopyStep) and step.archive is None and step.stage is None:

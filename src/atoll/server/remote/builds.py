@@ -25,7 +25,7 @@ from atoll.server.settings import Settings
 from atoll.types import BuildInfo, BuildLine
 from atoll.types.internal import as_json
 
-# The build waits while so many lines have not been sent.
+# The build waits while this many lines are unsent.
 _LINES_AHEAD = 1000
 _BEAT_S = 20.0
 
@@ -97,7 +97,7 @@ class _Followed(StreamedAnswer):
             yield b"\n" if news is None else as_json(news).replace(home, b"HOME") + b"\n"
 
     async def _news(self) -> AsyncIterator[BuildNews | None]:
-        """Iterate over what happens. None is a sign of life, after which a client knows that the server is there."""
+        """Iterate over the news. None is a sign of life, for clients to know that the server is there."""
         task = self._begun.task
         yield BuildNews(build=self._begun.build)
         while not task.done() or not self._lines.empty():

@@ -74,7 +74,7 @@ async def _dialled(client: WebSocket, team: TeamInfo) -> tuple[socket.socket, st
 
 
 async def _carried(client: WebSocket, inside: socket.socket) -> None:
-    """Carry bytes both ways until both directions have ended, or one side is gone."""
+    """Carry bytes both ways until both directions have ended, or a side is gone."""
     inwards = asyncio.ensure_future(_inwards(client, inside))
     outwards = asyncio.ensure_future(_outwards(client, inside))
     try:
@@ -111,7 +111,7 @@ async def _outwards(client: WebSocket, inside: socket.socket) -> None:
 
 
 def _has_ended_by_itself(inside: socket.socket) -> bool:
-    """Tell an end by the guest from a cut by the supervisor, which shuts this very socket down.
+    """Tell an end by the guest from a cut by the supervisor, which shuts down this very socket.
 
     After the guest's end the connection is in CLOSE_WAIT or a later state. After a cut it waits for the guest's end.
     """

@@ -1,4 +1,4 @@
-"""What a client on another machine may open to its sandboxes: nothing of this host, and no private range."""
+"""Keeps clients on other machines from opening this host or a private range to their sandboxes."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def _check_rule(rule: Rule, opened: Sequence[Range]) -> None:
 
 
 def _check_proxy(proxy: UpstreamProxy, opened: Sequence[Range]) -> None:
-    """Refuse a proxy that would lead this host to itself or into its network. Who connects judges names."""
+    """Refuse a proxy at this host or in its network. The program that connects judges names."""
     try:
         host = proxy_address(proxy).host
     except ValueError:
-        return  # the supervisor says what is wrong with it
+        return  # the supervisor reports the fault
     given = [host] if plain_host(host) is None else []
     for text in (*given, *proxy.addresses):
         found = _range(text)
@@ -70,7 +70,7 @@ def _check_proxy(proxy: UpstreamProxy, opened: Sequence[Range]) -> None:
 
 
 def _range(text: str) -> Range | None:
-    """Return a range; None if it is none, which the supervisor says."""
+    """Return a range; None if the text is none, which the supervisor reports."""
     try:
         return ipaddress.ip_network(text, strict=False)
     except ValueError:

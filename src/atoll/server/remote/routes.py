@@ -115,11 +115,11 @@ class _Passage:
         self._opened = opened
 
     async def __call__(self, request: Request) -> Response:
-        """Check a request, pass it on, and return the answer, which is not read yet.
+        """Check a request, pass it on, and return the unread answer.
 
         Raises:
             Refusal: The key is wrong, or the body too long.
-            AtollError: The team may not do that, or what it names is missing.
+            AtollError: The team may not do that, or the named thing is missing.
         """
         team = await self._access.team_of(request.headers)
         asked = await self._asked(request, team)
@@ -156,7 +156,7 @@ def _headers(request: Request, asked: Asked) -> tuple[tuple[str, str], ...]:
 async def _passed(
     request: Request, method: str, target: str, headers: tuple[tuple[str, str], ...], body: bytes | None
 ) -> Response:
-    """Ask the supervisor. A client that leaves takes its request along, as one that closes a local socket."""
+    """Ask the supervisor. A client that leaves ends its request, as if it closed a local socket."""
     told = request.headers.get("content-length", "")
     length = int(told) if told.isascii() and told.isdigit() else None
     asking = asyncio.ensure_future(

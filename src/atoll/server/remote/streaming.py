@@ -31,7 +31,7 @@ class StreamedAnswer(Response):
 
     @abstractmethod
     def end(self) -> None:
-        """Free what the pieces come from. Called once, whether the client has left or not."""
+        """Free the source of the pieces. Called once, whether the client has left or not."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer."""

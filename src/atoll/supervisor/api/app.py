@@ -1,4 +1,4 @@
-"""The application: all routes, and what happens around each request."""
+"""The application: all routes, and the handling around each request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from atoll.supervisor.api.openapi import documentation_routes
 from atoll.supervisor.api.reply import error_answer
 from atoll.supervisor.own_exit import Keeper
 
-# what a policy would say, and what differs, are asked by POST
+# a client tests a policy and compares files by POST, which changes nothing
 _SANDBOX = re.compile("/v1/sandboxes/([^/]+)(?!/egress/test$|/diff$)(?:/|$)")
 
 

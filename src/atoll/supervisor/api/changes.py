@@ -70,7 +70,7 @@ def change_routes(
     rollback: Rollback,
     gate: DrainGate,
 ) -> list[Route]:
-    """The routes that change what a sandbox may do, how its programs start, its lease, and what it is."""
+    """The routes that change a sandbox's limits, policy, defaults and lease, or roll it back."""
 
     async def set_limits(sandbox: Sandbox, wanted: LimitsRequest, _: Report) -> None:
         await limits.change(sandbox, wanted.limits, best_effort=wanted.best_effort)

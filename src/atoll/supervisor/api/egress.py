@@ -1,4 +1,4 @@
-"""Routes about what sandboxes reach: what a request would get, and what was decided."""
+"""Routes about the egress of sandboxes: the verdict on a request, and the decisions so far."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def hold_routes(*, registry: Registry, quotas: TeamQuotas, holds: Holds) -> list
 
 
 async def _held(holds: Holds, quotas: TeamQuotas, sandbox: Sandbox, *, binds: bool) -> AsyncIterator[bytes]:
-    """Say what is held, and then nothing but empty lines: the client holds it until this answer ends."""
+    """Send the sandbox's info, then only empty lines. The client holds it until this answer ends."""
     async with contextlib.aclosing(holds.hold(sandbox, binds=binds)) as beats:
         async for is_first in beats:
             yield (msgspec.json.encode(info_of(sandbox, quotas)) if is_first else b"") + b"\n"

@@ -1,4 +1,4 @@
-"""Routes of what keeps a home in order."""
+"""Routes for the upkeep of a home."""
 
 from __future__ import annotations
 

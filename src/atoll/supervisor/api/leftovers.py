@@ -1,4 +1,4 @@
-"""Routes of what crashes left behind."""
+"""Routes for the leftovers of crashes."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import math
 
 from atoll.errors import InvalidSpecError
 
-# What a file offset can be, and what every database and every client can hold.
+# The largest number that a file offset, every database and every client can hold.
 _MOST = 2**53
 _DIGITS_MOST = len(str(_MOST))
 _SHOWN = 40
@@ -47,7 +47,7 @@ def metadata_of(pairs: list[str]) -> dict[str, str]:
     """The metadata of ``metadata=NAME=VALUE``.
 
     Raises:
-        InvalidSpecError: One of them has no value.
+        InvalidSpecError: A pair has no value.
     """
     wanted = {}
     for pair in pairs:

@@ -73,7 +73,7 @@ async def read_body(request: Request, kind: type[_T]) -> _T:
     """The request's body as a value. Without a body, every field has its default.
 
     Raises:
-        InvalidSpecError: The body is not such a value.
+        InvalidSpecError: The body is not a value of this kind.
     """
     data = bytearray()
     try:

@@ -1,4 +1,4 @@
-"""Follows the clients of requests that make sandboxes: who does not read the answer gets none."""
+"""Follows the clients of requests that make sandboxes: a client that leaves early gets none."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def creation_routes(
 
         async def work(report: Report) -> SandboxInfo:
             async with keyed.turn(spec) as earlier, callers.waiting(caller):
-                if earlier is not None:  # not made for this caller, who may leave without ending it
+                if earlier is not None:  # an earlier request made it, so it outlives this caller
                     return info_of(earlier, quotas)
                 sandbox = await creation.create(spec, report, caller)
                 await templates.made(sandbox)

@@ -29,7 +29,7 @@ class _Protocol(H11Protocol):
     """Notifies a request when its client cannot have read its answer."""
 
     def eof_received(self) -> None:
-        # Checked now: anything answered between this and the connection's end is discarded.
+        # Check this now: any answer between this and the connection's end is discarded.
         self._tell(is_read=self.cycle is None or self.cycle.response_complete)
 
     def connection_lost(self, exc: Exception | None) -> None:

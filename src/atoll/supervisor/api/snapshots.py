@@ -25,7 +25,7 @@ def snapshot_routes(
     digests: StateDigests,
     tasks: Tasks,
 ) -> list[Route]:
-    """Everything under ``/v1/snapshots``, and the route that takes one of a sandbox."""
+    """The routes under ``/v1/snapshots``, and the route that takes a snapshot of a sandbox."""
 
     async def take(request: Request) -> Response:
         sandbox = registry.sandbox(request.path_params["ref"])

@@ -1,6 +1,6 @@
 """The part of the API that never changes.
 
-With it, any client can put any supervisor's sandboxes to sleep and replace the supervisor.
+Any client can use it to put any supervisor's sandboxes to sleep and to replace the supervisor.
 """
 
 from __future__ import annotations

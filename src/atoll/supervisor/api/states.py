@@ -45,7 +45,8 @@ def state_routes(
         await pauses.pause(sandbox)
 
     async def suspend(sandbox: Sandbox, wanted: SuspendRequest, report: Report) -> None:
-        # Stopping the supervisor and ending a lease are never refused: those sandboxes have to be stored.
+        # The quota binds only requests of clients: at a stop or the end of a lease, the sandbox has to be
+        # stored.
         if wanted.memory:
             await quotas.check_disk(sandbox.row.team)
         with quotas.sleeping(sandbox.row):

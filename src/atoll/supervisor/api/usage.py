@@ -1,4 +1,4 @@
-"""Routes that tell what sandboxes use."""
+"""Routes about the usage of sandboxes."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def _file_routes(
         return StreamingResponse(_joined(keeper, first, pieces), media_type="application/octet-stream")
 
     async def write(request: Request) -> Response:
-        # Not a task of its own: if a client stops sending, nothing is written.
+        # No task of its own does this: if a client stops sending, nothing is written.
         row = _volume(volumes, request)
         try:
             entry = await volumes.files(row).write(

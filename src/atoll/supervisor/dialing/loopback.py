@@ -30,7 +30,7 @@ async def dial_loopback(link: Dials, port: int, timeout_s: float) -> socket.sock
             if not _is_led(await _head(connection)):
                 connection.close()
                 return None
-            # The agent sends nothing before this line: what the server sends goes to the user of the socket.
+            # The agent sends nothing before this line: the server's own data goes to the user of the socket.
             await loop.sock_sendall(connection, b"\n")
     except BaseException:
         connection.close()

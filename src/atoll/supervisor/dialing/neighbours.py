@@ -19,7 +19,7 @@ from atoll.supervisor.state.tasks import Tasks
 
 # How many wakes guests may cause at once; clients have the other turns.
 _AT_ONCE = 2
-# Who could not be woken is left alone for so long, and who does not exist is not looked for again.
+# How long to refuse a sandbox that could not be woken, and a name that no sandbox has.
 _FAILED_S = 5.0
 _ABSENT_S = 1.0
 _REMEMBERED_MOST = 4096
@@ -27,7 +27,7 @@ _REMEMBERED_MOST = 4096
 
 @dataclass(eq=False, repr=False)
 class Neighbours:
-    """What one sandbox reaches of another, which wakes for it. Reaches none before ``start`` and after ``close``.
+    """Connects sandboxes to each other, and wakes them for that. Works from ``start`` to ``close``.
 
     Args:
         boot_s: The clock.
@@ -46,24 +46,24 @@ class Neighbours:
     _absent: dict[tuple[str | None, str], float] = field(default_factory=dict, init=False)
 
     def start(self) -> None:
-        """Begin: what an earlier supervisor had left half done is settled."""
+        """Begin, once the leftovers of an earlier supervisor are settled."""
         self._is_open = True
 
     def close(self) -> None:
-        """Reach none any more, and wake none."""
+        """Reach no further sandbox, and wake none."""
         self._is_open = False
 
     async def reach(self, team: str | None, ref: str, port: int) -> socket.socket:
-        """Connect to a port of another sandbox, which wakes for it. The caller owns the socket.
+        """Connect to a port of another sandbox, and wake it for that. The caller owns the socket.
 
         Args:
-            team: Whose sandbox wants it. It reaches those of the same team only.
-            ref: The name or id of the other one.
+            team: The team of the sandbox that asks. It reaches only sandboxes of this team.
+            ref: The name or id of the other sandbox.
             port: The port. The agent's own runs commands, so no sandbox reaches it.
 
         Raises:
-            PermissionError: There is no such sandbox of that team, or the port is the agent's.
-            OSError: Nothing listens there, or it cannot be woken, or it does not answer.
+            PermissionError: The team has no such sandbox, or the port is the agent's.
+            OSError: The port has no listener, or the other sandbox cannot be woken or does not answer.
         """
         if not self._is_open:
             raise ConnectionRefusedError("the supervisor starts or ends")
@@ -85,13 +85,13 @@ class Neighbours:
             if len(self._absent) >= _REMEMBERED_MOST:
                 self._absent.clear()
             self._absent.setdefault((team, ref), self.boot_s() + _ABSENT_S)
-            # In the same words for one of another team: nobody learns which names others have.
+            # Use the same words for another team's sandbox: nobody learns the names of others.
             raise PermissionError(f"the team has no sandbox {ref}")
         self._absent.pop((team, ref), None)
         return found
 
     async def _awake(self, sandbox: Sandbox) -> None:
-        """Wait until it runs, with all others who do: none of them wakes it again if that fails."""
+        """Wait until the sandbox runs. All waiters share one wake: if it fails, no waiter tries another."""
         if sandbox.row.state == "running":
             return
         until_s, why = self._failed.get(sandbox.sandbox_id, (0.0, ""))

@@ -46,7 +46,7 @@ _DIAL_TIMEOUT_S = 10.0
 # For a guest that answers nothing anyway.
 _UNRESPONSIVE_S = 1.0
 _TRIES = 5
-# Who waits behind a port that does not answer goes on after this time.
+# A caller waits at most this long behind another whose port does not answer.
 _PATIENCE_S = 0.25
 _log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ _InTurn = Callable[[_Port, bool], contextlib.AbstractAsyncContextManager[None]]
 
 @dataclass(eq=False, repr=False)
 class _Queue:
-    """Those who connect to a port of a machine in the order in which they came."""
+    """The callers that connect to a port of a machine, in the order of their arrival."""
 
     turns: Turns = field(default_factory=lambda: Turns(at_once=1, patience_s=_PATIENCE_S), init=False)
     length: int = field(default=0, init=False)
@@ -65,10 +65,10 @@ class _Queue:
 
 @dataclass(eq=False, repr=False)
 class Dialling:
-    """Connects to sandboxes, and wakes them first. Those who wait for a wake connect in the order in which they came.
+    """Connects to sandboxes, and wakes them first. Waiting callers connect in the order of their arrival.
 
     Args:
-        used: Is told of each sandbox that is used.
+        used: Called with each sandbox that a client uses.
     """
 
     registry: Registry
@@ -85,7 +85,7 @@ class Dialling:
             SandboxCrashedError: The sandbox crashed meanwhile.
             AsleepError: The sandbox sleeps, and use does not wake it.
             UnpluggedError: The sandbox is unplugged.
-            NotFoundError: Nothing listens on that port.
+            NotFoundError: No program listens on that port.
             DeadlineError: The guest did not answer in time.
         """
         sandbox = self.registry.sandbox(request.sandbox)
@@ -97,9 +97,9 @@ class Dialling:
         return DialAnswer(sandbox_id=sandbox.sandbox_id, recovered=recovered), connection
 
     async def dial_for_guest(self, sandbox: Sandbox, port: int) -> socket.socket:
-        """A socket for another guest. It stands in no client's way, and does not hear what a client is to be told.
+        """A socket for another guest. Keeps no client waiting, and leaves news of a recovery to clients.
 
-        Raises what ``dial`` raises.
+        Raises the errors of ``dial``.
         """
         before = sandbox.row.recovered
         connection = await self._reach(sandbox, port, _at_once, None)
@@ -129,9 +129,9 @@ class Dialling:
                     raise running.lost(sandbox.sandbox_id) from None
                 if _usable(sandbox, running):
                     raise
-                continue  # it has just been put to sleep, which also ends connections that are being made
+                continue  # the sandbox has just been put to sleep, which also ends unfinished connections
             if _usable(sandbox, running):
-                self.used(sandbox)  # its wake may have taken longer than it may be idle
+                self.used(sandbox)  # the wake may have taken longer than the allowed idle time
                 sandbox.dialled = True
                 return connection
             # The sandbox has just been put to sleep, which ended this connection.
@@ -144,7 +144,7 @@ class Dialling:
 
     @contextlib.asynccontextmanager
     async def _in_order(self, port: _Port, waits: bool) -> AsyncIterator[None]:
-        """Connect behind those who came earlier and waited, if there are any, or if this one waited too."""
+        """Queue a caller that waited, or that finds others in the queue. Any other goes straight on."""
         if not waits and port not in self._queues:
             yield
             return
@@ -198,7 +198,7 @@ class Dialling:
             return None
 
     async def _assert_agent(self, sandbox: Sandbox, running: RunningMachine) -> None:
-        """Report what a missing agent means: the agent is process 1, so the guest is about to end."""
+        """Report the meaning of a missing agent: the agent is process 1, so the guest is about to end."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(running.gone.wait(), _DIAL_TIMEOUT_S)
             raise running.lost(sandbox.sandbox_id)
@@ -292,7 +292,7 @@ class DialSocket:
         loop = asyncio.get_running_loop()
         try:
             answer, connection = await self.dialling.dial(decode_request(packet))
-        except Exception as error:  # whatever it is, the client must hear of it
+        except Exception as error:  # the client must hear of every error
             if not isinstance(error, AtollError):
                 _log.exception("a dial failed")
             await loop.sock_sendall(client, encode(DialAnswer(error=error_body(error))))

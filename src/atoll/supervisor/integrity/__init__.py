@@ -1,1 +1,1 @@
-"""Proves that what is stored is what was written: checksums, their checks, repairs."""
+"""Proves that stored data is still as it was written: checksums, their checks, repairs."""

@@ -18,10 +18,10 @@ _log = logging.getLogger(__name__)
 
 
 class BackgroundChecksums:
-    """Computes checksums of what sandboxes and snapshots use, one tree at a time and slowly.
+    """Computes checksums of the trees that sandboxes and snapshots use, slowly and one tree at a time.
 
     A tree is processed once two looks have found it, because the layers of forks are often gone by then.
-    What one supervisor does not finish, the next one does.
+    The next supervisor goes on with the trees that this one leaves.
 
     Args:
         trees: The trees to compute checksums of.
@@ -50,7 +50,7 @@ class BackgroundChecksums:
 
     @contextlib.asynccontextmanager
     async def stopped(self) -> AsyncIterator[None]:
-        """Compute no checksums inside the block. What was interrupted starts from the beginning later."""
+        """Compute no checksums inside the block. An interrupted tree starts from its beginning later."""
         self._stops += 1
         try:
             if self._making is not None:

@@ -109,7 +109,7 @@ class CheckpointChecksums:
         return CheckedTree(len(checksums.files), done, damages, len(damages))
 
     def _summed(self, path: Path) -> int:
-        """The checksum of a file, which may be an earlier checkpoint's too."""
+        """The checksum of a file, which may also belong to an earlier checkpoint."""
         identity = _identity(path.stat())
         if (known := self._whole.get(identity)) is not None:
             return known
@@ -146,7 +146,7 @@ def recorded(checkpoint: Path) -> dict[str, tuple[int, int]]:
 
 
 def differs(path: Path, size: int, wanted: int) -> bool:
-    """Whether a file on the disk is not what its checksum says. Blocks."""
+    """Whether a file on the disk differs from its checksum. Blocks."""
     return _difference(path, size, wanted) is not None
 
 

@@ -1,4 +1,4 @@
-"""Checks everything that a home stores, and repairs what has a second copy."""
+"""Checks everything that a home stores, and repairs data that has a second copy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.integrity.verify import Verification
 
 Report = Callable[[Progress], None]
-# Each round repairs the damages that a check names, which are the first hundred of a tree.
+# A check names only the first hundred damages of a tree, and a round repairs only those.
 _ROUNDS = 20
 
 
@@ -42,13 +42,13 @@ class Fsck:
     unpacked: Callable[[str, Report], AbstractAsyncContextManager[Path | None]]
 
     async def run(self, report: Report, *, repair: bool) -> VerifyReport:
-        """Read everything that is stored, and report each part with what depends on it.
+        """Read everything that is stored, and report each part with its dependents.
 
-        Everything keeps running. What has no checksums yet gets them.
+        Everything keeps running. A part without checksums gets them.
 
         Args:
-            repair: Also repair what has a second copy: a file of a checkpoint that another checkpoint has too,
-                the image that the package atoll-base contains, and the copies of records.
+            repair: Also repair data that has a second copy: a checkpoint's file that another checkpoint has
+                too, the image in the package atoll-base, and the copies of records.
 
         Raises:
             HostError: A layer could not be read.
@@ -98,7 +98,7 @@ class Fsck:
 
 
 def _after(part: VerifiedPart, damaged: int) -> VerifiedPart:
-    """The part after a repair that left so many damages."""
+    """The part after a repair that left ``damaged`` damages."""
     if damaged:
         return msgspec.structs.replace(part, damaged=damaged)
     return msgspec.structs.replace(part, state="repaired", damages=[], damaged=0)

@@ -1,4 +1,4 @@
-"""Repairs damaged stored files from a second copy. Nothing is removed, and nothing is guessed."""
+"""Repairs damaged stored files from a second copy. It removes nothing and guesses nothing."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 def mend_checkpoint(checkpoint: Path, others: Iterable[Path]) -> int:
     """Replace damaged files of a checkpoint by undamaged ones of other checkpoints with the same checksum.
 
-    Both then have one file on the disk, which never changes. Returns how many were replaced. A file whose
-    checksum does not cover all of it is left alone. Blocks.
+    Both checkpoints then share one file on the disk, which never changes. Returns the number of replaced
+    files. A file whose checksum does not cover all of it is left alone. Blocks.
 
     Raises:
         OSError: The disk is full or broken.

@@ -1,4 +1,4 @@
-"""Computes the digest of a snapshot: one text for everything that a sandbox made of it starts from."""
+"""Computes the digest of a snapshot: one text for the whole state from which its sandboxes start."""
 
 from __future__ import annotations
 

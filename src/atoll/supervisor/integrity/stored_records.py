@@ -29,7 +29,7 @@ class StoredRecords:
 
     Args:
         image_is_there: Whether an image, by digest, is complete.
-        copy: Writes the copies of rows, and those that are pending.
+        copy: Writes the given copies of rows, and all pending copies.
     """
 
     trees: StoredTrees
@@ -40,16 +40,16 @@ class StoredRecords:
     copy: Callable[..., Awaitable[None]]
 
     async def check(self) -> dict[str, VerifiedPart]:
-        """One part for each sandbox, snapshot, template and volume, and for each image that is missing, by id."""
-        await self.copy()  # what changed just now has no copy yet
+        """Check the records of all sandboxes, snapshots, templates and volumes, and find missing images."""
+        await self.copy()  # a row that has just changed has no copy yet
         rows, used = list(self._rows()), self.trees.image_users()
         return await asyncio.to_thread(self._check, rows, used)
 
     async def look_again(self, before: dict[str, VerifiedPart], *, repair: bool) -> list[VerifiedPart]:
-        """The parts as they are now: what was found damaged may have been in the middle of a change.
+        """Check the damaged parts again: a change may have been in progress at the first look.
 
         Args:
-            before: What ``check`` found some time ago.
+            before: The earlier result of ``check``.
             repair: Write lost copies of records again; the database has the record.
         """
         suspects = {key for key, part in before.items() if part.state == "damaged"}

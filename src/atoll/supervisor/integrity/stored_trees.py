@@ -1,4 +1,4 @@
-"""Lists what sandboxes and snapshots are made of, and who needs it: memories, layers, images."""
+"""Lists the memories, layers and images of sandboxes and snapshots, with their users."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class StoredMemory(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class StoredTrees:
-    """Finds what a home stores for its sandboxes and snapshots.
+    """Finds the trees that a home stores for its sandboxes and snapshots.
 
     Args:
         paths: Where checkpoints are.
@@ -52,7 +52,7 @@ class StoredTrees:
         return [*self.registry.snapshots(), *(one.row for one in self.registry.sandboxes())]
 
     def memories(self, rows: Iterable[_Row]) -> list[StoredMemory]:
-        """The memories of snapshots, and those that sandboxes sleep with."""
+        """The memories of snapshots and of sleeping sandboxes."""
         return [self._memory(row) for row in rows if isinstance(row, SnapshotRow) or _sleeps(row)]
 
     def checkpoints(self) -> list[Path]:
@@ -60,11 +60,11 @@ class StoredTrees:
         return [self._checkpoint(row) for row in self.rows()]
 
     def layer_users(self, rows: Iterable[_Row]) -> dict[str, list[str]]:
-        """The ids of layers, each with what stands on it."""
+        """The ids of layers, each with its users."""
         return _users((layer_id, row) for row in rows for layer_id in row.stack)
 
     def image_users(self) -> dict[str, list[str]]:
-        """The digests of images, each with what stands on it."""
+        """The digests of images, each with its users."""
         return _users((row.image_digest, row) for row in self.rows())
 
     def all(self) -> set[Path]:

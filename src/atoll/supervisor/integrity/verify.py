@@ -26,7 +26,7 @@ class Verification:
         trees: The trees to verify.
         checksums: The checksums of checkpoints.
         layer_gc: Afterwards erases layers that were removed meanwhile.
-        background: The background checksums, which pause meanwhile.
+        background: The background checksums, which pause during a verification.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class Verification:
     async def verify(self, refs: Sequence[str], report: Report) -> VerifyReport:
         """Read the memories and layers of snapshots, by id or name, and report which files have changed.
 
-        Without names, verify all snapshots, what all sandboxes use, and what they sleep with. Each layer is
-        read once. What has no checksums yet gets them. Everything keeps running, but layers removed meanwhile
-        are erased only afterwards.
+        Without names, verify all snapshots, and the layers and memories of all sandboxes. Each layer is read
+        once. A tree without checksums gets them. Everything keeps running, but layers removed meanwhile are
+        erased only afterwards.
 
         Raises:
             SnapshotNotFoundError: There is no such snapshot.
@@ -67,7 +67,7 @@ class Verification:
     async def verify_images(self, names: Sequence[str], report: Report) -> VerifyReport:
         """Read the layers of images, by name or digest, and report which files have changed since they came.
 
-        Without names, verify all images. Each layer is read once. What has no checksums yet gets them.
+        Without names, verify all images. Each layer is read once. A layer without checksums gets them.
 
         Raises:
             ImageNotFoundError: There is no such image.

@@ -1,1 +1,1 @@
-"""What can be done to a sandbox: one file for each operation."""
+"""The operations on a sandbox, one file for each."""

@@ -1,4 +1,4 @@
-"""Gives sandboxes their running machines, and tells those that watch them."""
+"""Gives sandboxes their running machines, and tells the monitors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Attachment:
     """Attaches running machines to sandboxes.
 
     Args:
-        followers: Are told of each machine that a sandbox gets.
+        followers: Called with each machine that a sandbox gets.
     """
 
     registry: Registry
@@ -39,7 +39,7 @@ class Attachment:
         freeing: bool = False,
         **changes: object,
     ) -> None:
-        """Make a running machine the one that runs a sandbox, and store that with other ``changes`` of its row.
+        """Give a sandbox its running machine, and store that with other ``changes`` of its row.
 
         ``freeing`` is as in ``Database.put``.
         """
@@ -48,7 +48,7 @@ class Attachment:
         self.attach(sandbox, running)
 
     def attach(self, sandbox: Sandbox, running: RunningMachine) -> None:
-        """Do what ``take_up`` does, for a row that already says so."""
+        """Do the work of ``take_up`` for a row that already says so."""
         sandbox.running, sandbox.link = running, None
         for follower in self.followers:
             follower.follow(sandbox, running)

@@ -28,12 +28,12 @@ class Caller:
 
     Args:
         token: The name that the client chose, so that other connections can refer to it.
-        made_by: Who the client says that it is; None if it does not say so.
+        made_by: The client's name for itself; None if it gives no name.
 
     Attributes:
-        made: The ids of the sandboxes that were made for it.
-        is_served: Whether they are its own, because it still waited when they were ready.
-        over: Set when it was given none, or none of them is left.
+        made: The ids of the sandboxes made for it.
+        is_served: Whether it still waited when the sandboxes were ready, so that it owns them.
+        over: Set when it got no sandboxes, or none of them is left.
     """
 
     token: str | None = None
@@ -53,7 +53,7 @@ class Caller:
         self._left.set()
 
     def check(self) -> None:
-        """Stop here if the client has left: what would be made now would only be killed.
+        """Stop here if the client has left: a new sandbox would only be killed.
 
         Raises:
             StateError: The client has left.
@@ -78,7 +78,7 @@ class Caller:
 
 @dataclass(eq=False, repr=False)
 class Callers:
-    """Kills what was made for callers that left before they got it.
+    """Kills sandboxes whose callers left before they got them.
 
     Args:
         now_s: A clock in seconds that never goes back.
@@ -94,9 +94,9 @@ class Callers:
 
     @asynccontextmanager
     async def waiting(self, caller: Caller) -> AsyncIterator[None]:
-        """Make in here what a caller waits for, and end with setting ``caller.made``.
+        """Make a caller's sandboxes inside the block, and set ``caller.made`` at its end.
 
-        Do it in a task that goes on when the caller leaves: what was made is then killed at the end.
+        Run the block in a task that goes on when the caller leaves: its end then kills the sandboxes.
 
         Raises:
             InvalidSpecError: The caller's token is too long.
@@ -117,7 +117,7 @@ class Callers:
                 self._remember(caller.token, caller)
 
     def leave(self, caller: Caller) -> None:
-        """Note that the caller has left without what it asked for. Idempotent."""
+        """Note that the caller has left without its sandboxes. Idempotent."""
         if caller.has_left:
             return
         caller.leave()
@@ -125,7 +125,7 @@ class Callers:
             self.tasks.spawn(self._undo(caller))
 
     async def undo(self, token: str) -> None:
-        """Do what ``leave`` does for the caller with this token, now or soon, and wait until nothing is left.
+        """Call ``leave`` for the caller with this token, now or soon, and wait until its sandboxes are gone.
 
         Raises:
             InvalidSpecError: The token is too long.

@@ -94,16 +94,17 @@ class Checkpoints:
 
         A running sandbox goes on. A paused or suspended sandbox keeps its state and is not woken.
 
-        What need not be flushed may be kept in memory, in directories of the same name, see ``forget``.
-        Copies may then start while it is still being written, see ``CapturedState.being_written``.
+        A checkpoint that need not be flushed may stay in memory, in a directory of the same name, see
+        ``forget``. Copies may then start while the engine still writes it, see
+        ``CapturedState.being_written``.
 
         Args:
             copy_most_bytes: If a running sandbox has changed more of its disk than this, its layer is frozen
-                where possible, which stops it for as long as a suspend and a wake. Otherwise the layer is
+                where possible. That stops it for as long as a suspend and a wake. Otherwise the layer is
                 copied.
             flushed: Whether the caller needs everything on the disk; most of it may then be written in
                 advance. Otherwise the capture serves only copies that are made at once.
-            in_memory: Whether what need not be flushed may be kept in memory.
+            in_memory: Whether a checkpoint that need not be flushed may stay in memory.
 
         Postcondition: on any exception neither the directory nor the layer is left.
         """
@@ -168,7 +169,7 @@ class Checkpoints:
                 raise OutgrownError(error.message, hint=error.remedy) from error
 
     def forget(self, into: Path) -> None:
-        """Erase what ``capture`` has written, also in memory. Copies keep the parts that they need."""
+        """Erase the result of ``capture``, also in memory. Copies keep the parts that they need."""
         paths = self.paths
         for path in (into, paths.forks / into.name, paths.forks_pages / into.name):
             self.trash.take(path)
@@ -176,7 +177,7 @@ class Checkpoints:
     async def assert_lives(self, sandbox: Sandbox) -> None:
         """Check that the guest of a captured sandbox goes on.
 
-        A guest that was killed while frozen ends as soon as it is thawed, and so would each copy of it.
+        A guest that was killed while frozen ends right after its thaw, and so would each copy of it.
 
         Raises:
             SandboxCrashedError: The guest has ended.
@@ -212,7 +213,7 @@ class Checkpoints:
             return await self._frozen(sandbox, into, disk, durable=False)
 
         if flushed:
-            # Anything that waits for the disk while the guest is frozen would also wait for all of this.
+            # Write this out now: any wait for the disk while the guest is frozen would include it.
             await asyncio.to_thread(sync_tree, disk)
         capture, stopped_ms = await self.naps.off_disk(sandbox, freeze)
         # The stack may have been shortened in the meantime.
@@ -225,7 +226,8 @@ class Checkpoints:
         layers, old_stack = self.layers, sandbox.row.stack
         async with self.layer_gc.lock:
             try:
-                # Not cut short: nothing may undo this or mount the disk while a thread still moves files.
+                # Finish even if cancelled: nothing may undo this or mount the disk while a thread still moves
+                # files.
                 layer_id = await to_the_end(asyncio.to_thread(layers.freeze, disk))
                 stack = (layer_id, *old_stack)
                 await self.registry.change(sandbox, durable=durable, stack=stack)
@@ -244,7 +246,7 @@ class Checkpoints:
     async def _into_memory(
         self, sandbox: Sandbox, name: str, disk: Path, layer_id: str
     ) -> CapturedState | None:
-        """Do what ``_copied`` does, with the memory kept in memory.
+        """Do the work of ``_copied``, but keep the guest's memory in the host's memory.
 
         Returns None if it has to be on the disk.
         """

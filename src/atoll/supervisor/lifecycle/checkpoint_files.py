@@ -1,4 +1,4 @@
-"""The files of a checkpoint: the engine's own, and what its guest believes of the network."""
+"""The files of a checkpoint: the engine's own, and the guest's view of the network."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ NAMES = "names.json"
 def link_files(source: Path, target: Path) -> None:
     """Make the files of a checkpoint, which never change, appear in another directory too.
 
-    A file that has as many links as the file system allows is copied: 65,000 on ext4, for a state with so
-    many forks.
+    A file is copied once it has the most links that the file system allows, for a state with very many forks.
+    On ext4 that is 65,000.
     """
     for entry in source.iterdir():
         try:
@@ -39,7 +39,7 @@ def write_flows(checkpoint: Path, flows: Sequence[Flow]) -> None:
 
 
 def read_flows(checkpoint: Path) -> list[Flow]:
-    """Return what ``write_flows`` kept; nothing if it kept nothing that can be read."""
+    """Return the flows of ``write_flows``; nothing if it kept nothing that can be read."""
     try:
         return from_json((checkpoint / FLOWS).read_bytes(), list[Flow])
     except (OSError, ValueError):
@@ -53,7 +53,7 @@ def write_names(checkpoint: Path, names: Mapping[str, str]) -> None:
 
 
 def read_names(checkpoint: Path) -> dict[str, str]:
-    """Return what ``write_names`` kept; nothing if it kept nothing that can be read."""
+    """Return the names of ``write_names``; nothing if it kept nothing that can be read."""
     try:
         return from_json((checkpoint / NAMES).read_bytes(), dict[str, str])
     except (OSError, ValueError):

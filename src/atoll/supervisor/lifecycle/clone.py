@@ -52,7 +52,7 @@ class Clones:
     ) -> tuple[Sandbox, RunningMachine]:
         """Restore a copy with a new disk and link. It runs when this returns; its row is not stored yet.
 
-        The row's ``stack`` is that of the checkpoint's disk. The sandbox's stack may differ, see
+        The row's ``stack`` belongs to the checkpoint's disk. The sandbox's stack may differ, see
         ``Layers.branch``. ``env_inside`` is the sandbox environment in the checkpoint's memory;
         ``being_written`` is as in ``MachinePlan``.
 
@@ -101,12 +101,12 @@ class Clones:
             await to_the_end(self._give_up(link, disk))
             raise
         sandbox = Sandbox(row.but(**running.columns()))
-        # It runs from now on, and its row may be stored much later: when all copies of a fork are there.
+        # The copy runs from now on. Its row may be stored much later, when all copies of a fork are there.
         self.volume_monitor.follow(sandbox, running)
         return sandbox, running
 
     async def undo(self, sandbox: Sandbox, running: RunningMachine) -> None:
-        """End a copy that has just been made, and free what it uses."""
+        """End a new copy, and free its link and disk."""
         await self.running_machines.end(running)
         await self._give_up(running.link, running.disk)
 

@@ -26,7 +26,7 @@ class CrashCheckpoints:
     def keep(self, row: SandboxRow, checkpoint: Path) -> None:
         """Make the next use of a sandbox after a crash go on from this checkpoint.
 
-        Something else may own the checkpoint's files.
+        Others may own the checkpoint's files too.
 
         Does nothing if the disk is made of layers: a crash leaves such a disk as it is. If this fails, the
         previous checkpoint stays.

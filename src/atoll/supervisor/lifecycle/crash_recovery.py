@@ -112,7 +112,7 @@ def crashes_in_a_row(row: SandboxRow) -> int:
 def newest_snapshot(of: SandboxRow, snapshots: Iterable[SnapshotRow]) -> SnapshotRow | None:
     """The newest snapshot of a sandbox; None if there is none.
 
-    Of one that has taken over another's state, only those that this state has passed count.
+    If the sandbox has taken over another's state, only snapshots in the history of that state count.
     """
     rows = {row.snapshot_id: row for row in snapshots}
     made = [row for row in rows.values() if row.sandbox_id in (of.sandbox_id, *of.promoted)]

@@ -41,7 +41,7 @@ class Crashes:
                 await self.crashed_locked(sandbox, running, crash_reason(sandbox.row, running))
 
     async def crashed_locked(self, sandbox: Sandbox, running: RunningMachine, reason: str) -> None:
-        """Free what is left of the sandbox and mark it crashed. The caller holds its lock."""
+        """Free the sandbox's resources and mark it crashed. The caller holds its lock."""
         reason = with_losses(sandbox.row, reason)
         if not running.killed:
             _log.warning("sandbox %s crashed: %s", sandbox.sandbox_id, reason)

@@ -58,7 +58,7 @@ class Creation:
             ImageNotFoundError: There is no such image.
             SnapshotNotFoundError: There is no such snapshot.
             TemplateNotFoundError: There is no such template, or it has no such tag.
-            UnsupportedError: This host cannot enforce one of the limits.
+            UnsupportedError: The host cannot enforce one of the limits.
             TeamNotFoundError: There is no such team.
             QuotaError: The quota of its team does not allow the sandbox, or a volume that it could write to
                 is full.
@@ -122,7 +122,7 @@ def check_spec(spec: SandboxSpec) -> None:
     """Refuse an invalid spec.
 
     Raises:
-        InvalidSpecError: Says what is wrong.
+        InvalidSpecError: Names the invalid field.
     """
     check_name(spec.name)
     check_env(spec.env)

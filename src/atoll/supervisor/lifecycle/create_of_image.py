@@ -79,7 +79,7 @@ class ImageCreation:
     async def _image(
         self, spec: SandboxSpec, progress: Callable[[Progress], None], caller: Caller
     ) -> ImageInfo:
-        """Build or pull the image, unless it is here. That goes on if the caller leaves: others may wait too."""
+        """Build or pull a missing image. That goes on if the caller leaves, because others may wait too."""
         image, team = spec.image or DEFAULT_IMAGE, spec.team
         having = self.quotas.within_disk(
             team, lambda left_bytes: self.images.have(image, progress, team, left_bytes)

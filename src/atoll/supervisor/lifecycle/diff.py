@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.registry import Registry
 
 MOST_CHANGES = 10_000
-# Each sandbox has its own, which its agent writes.
+# The agent writes these files for each sandbox.
 _IDENTITY = frozenset({"/etc/hostname", "/etc/hosts", "/etc/machine-id"})
 _TRIES = 3
 _Row = SandboxRow | SnapshotRow
@@ -44,16 +44,16 @@ class Diffs:
     complete: bool
 
     async def diff(self, sandbox: Sandbox, base: str, paths: Sequence[str]) -> FilesDiff:
-        """What differs in a sandbox's files from those of ``base``, the id or name of a sandbox or snapshot.
+        """Compare a sandbox's files with those of ``base``, the id or name of a sandbox or snapshot.
 
-        Memory file systems, volumes, and the files of the sandbox's identity are not part of it. What a running
-        sandbox writes meanwhile may be in it or not.
+        The result leaves out memory file systems, volumes and the files of the sandbox's identity. It may
+        include writes of a running sandbox during the comparison.
 
         Args:
             paths: Absolute paths to look at; empty is everything.
 
         Raises:
-            InvalidSpecError: They are of different teams or images, or a path is not absolute.
+            InvalidSpecError: The two have different teams or images, or a path is not absolute.
             NotFoundError: There is no such sandbox or snapshot.
             UnsupportedError: The engine keeps one of the disks.
             StateError: A disk was moved to other layers again and again.
@@ -83,14 +83,14 @@ class Diffs:
             return self.registry.snapshot(ref)
 
     async def _flush(self, one: Sandbox | SnapshotRow) -> None:
-        """Have a guest that runs write out what it has in memory. A paused one keeps what it has."""
+        """Have a running guest flush unsaved data to its disk. A paused guest keeps it in memory."""
         if isinstance(one, Sandbox) and one.row.state == "running" and one.running is not None:
             running = one.running
             before = running.link.payload_bytes()
             try:
                 await running.alive(self.agents.flush(running.link), one.sandbox_id)
             finally:
-                # the supervisor asks, not a client: who only looks keeps no sandbox awake
+                # the supervisor asked, not a client: a look keeps no sandbox awake
                 running.own_bytes += running.link.payload_bytes() - before
 
     def _stack(self, row: _Row) -> list[Path]:
@@ -121,7 +121,7 @@ def _row(one: Sandbox | SnapshotRow) -> _Row:
 
 
 def _standing(row: _Row) -> tuple[object, ...]:
-    """What changes when a disk is moved to other layers."""
+    """The facts that change when a disk moves to other layers."""
     return (row.stack, row.disk if isinstance(row, SandboxRow) else None)
 
 

@@ -1,4 +1,4 @@
-"""Frees what a sandbox had before it continued from something else."""
+"""Frees the old parts of a sandbox that has continued from another state."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Discards:
         link: Link | None,
         now: Path,
     ) -> None:
-        """Free what a sandbox had: its machine, or the link that it kept, its memory and its disk.
+        """Free a sandbox's old parts: its machine, or else its link, and its memory and disk.
 
-        The sandbox already goes on from something else, so a failure here is only logged.
+        The sandbox already goes on from another state, so this only logs a failure.
 
         Args:
-            before: Its row when it had that.
+            before: Its row with the old parts.
             now: The checkpoint that it goes on from.
         """
         if running is not None:

@@ -1,4 +1,4 @@
-"""Puts all sandboxes of a home to sleep, as before a reboot, and wakes those that ran afterwards."""
+"""Puts all sandboxes of a home to sleep, as before a reboot, and later wakes those that ran."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.tasks import Tasks
 
 Report = Callable[[Progress], None]
-# What is being made is waited for: it has passed the gate.
+# The drain waits for sandboxes in the making, which have passed the gate.
 _AWAKE = ("running", "paused")
 
 
@@ -51,10 +51,11 @@ class Drains:
     async def drain(self, timeout_s: float | None, report: Report) -> DrainReport:
         """Refuse all that would make a sandbox run, and suspend every sandbox that runs or is paused.
 
-        What is being made is waited for. One that fails does not keep the others, and runs on.
+        This waits for sandboxes in the making. A sandbox whose suspend fails runs on and does not stop the
+        rest.
 
         Args:
-            timeout_s: Seconds until this returns, with the rest reported as failed; None waits for ever.
+            timeout_s: Seconds until this returns and reports the rest as failed; None waits for ever.
 
         Raises:
             OSError: The drain could not be stored; then nothing was done.
@@ -77,7 +78,7 @@ class Drains:
     async def end(self, report: Report) -> UndrainReport:
         """Let sandboxes start and wake again, and wake those that ran before the drain.
 
-        One that fails does not keep the others. Those that were killed, or run already, are left out.
+        A failed wake does not stop the others. Sandboxes that were killed, or already run, are left out.
 
         Raises:
             OSError: The end could not be stored; then nothing was done.
@@ -108,12 +109,12 @@ class Drains:
         ]
 
     async def _suspend_awake(self, pass_: _Pass) -> bool:
-        """Suspend what is awake now. Returns whether there was anything, so that there may be more."""
+        """Suspend the sandboxes that are awake now. Returns False if there are none."""
         awake = self._awake(pass_)
         if not awake:
             await self.gate.wait_until_empty()
             awake = self._awake(pass_)
-        # First: what runs is known as long as it is awake.
+        # Note the running sandboxes first: only awake ones are known.
         await self.gate.remember(
             one.sandbox_id for one in awake if one.row.state != "paused" and one.unplugged is None
         )
@@ -123,7 +124,7 @@ class Drains:
 
     async def _suspend(self, sandbox: Sandbox) -> None:
         await self.suspends.suspend(sandbox)
-        if sandbox.row.napping:  # its memory, which was to be there for a moment, may not outlive the host
+        if sandbox.row.napping:  # its memory was meant for a moment, and may not outlive the host
             raise StateError(
                 "it is still to run again after an operation that was cut short",
                 hint="resume it, and drain again",

@@ -45,12 +45,12 @@ class EgressControl:
 
     Args:
         registry: The sandboxes, whose links learn of a change of their team.
-        teams: Their ceilings.
+        teams: The teams, for their ceilings.
         secrets: The secrets that rules put into requests, and the canaries.
         passwords: Seals and opens the passwords of upstream proxies.
-        decisions: Keeps what is decided.
+        decisions: Keeps the decisions.
         alarms: Has sandboxes unplugged.
-        inspection: Judges requests; None where nothing can.
+        inspection: Judges requests; None on a host that cannot.
         relay: Resolves names as for connections of guests.
         registries: The hosts that ``packages`` allows.
 
@@ -88,17 +88,17 @@ class EgressControl:
         self._cut: set[str] = set()
 
     async def start(self) -> None:
-        """Take over what an earlier supervisor has left that judges requests. Call it before a sandbox is adopted."""
+        """Take over an earlier supervisor's judge of requests. Call this before a sandbox is adopted."""
         if self._inspection is not None:
             await self._inspection.start()
 
     def forget_others(self) -> None:
-        """Have requests judged only for sandboxes that this supervisor knows. Call it when all are adopted."""
+        """Judge requests only for sandboxes that this supervisor knows. Call this when all are adopted."""
         if self._inspection is not None:
             self._inspection.forget_others()
 
     async def aclose(self, *, stay: bool) -> None:
-        """End what judges requests, or leave it to the next supervisor."""
+        """End the judge of requests, or leave it to the next supervisor."""
         if self._inspection is not None:
             await self._inspection.aclose(stay=stay)
 
@@ -155,7 +155,7 @@ class EgressControl:
         """Return a checked policy as its row has it: the password of its proxy is sealed.
 
         Args:
-            before: The policy that it replaces, as it is stored.
+            before: The stored policy that this one replaces.
 
         Raises:
             InvalidSpecError: The password is masked, and ``before`` has none for that proxy and user.
@@ -164,9 +164,9 @@ class EgressControl:
         return await self._passwords.seal(network, team, before)
 
     def govern(self, link: Link, row: SandboxRow) -> None:
-        """Let the sandbox of a row reach by its link what the row and its team's ceiling of now say.
+        """Apply the row's policy and its team's current ceiling to the sandbox's link.
 
-        What is decided is noted.
+        From now on the decisions are recorded.
 
         Raises:
             OSError: The sandbox is unplugged, and its link cannot be cut.
@@ -194,7 +194,7 @@ class EgressControl:
         """Let nothing pass to or from a sandbox any more, on any link that it has or gets, until ``mend``.
 
         Raises:
-            OSError: The kernel refused it for one of its links, whose relay passes nothing all the same.
+            OSError: The kernel refused to cut a link. Its relay passes nothing all the same.
         """
         self._cut.add(sandbox_id)
         refusals: list[OSError] = []
@@ -217,11 +217,11 @@ class EgressControl:
             await link.mend()
 
     def settled(self, sandbox_id: str) -> None:
-        """Rely on the row of a sandbox from now on, which says that it is unplugged."""
+        """From now on rely on the row of a sandbox, which says that it is unplugged."""
         self._cut.discard(sandbox_id)
 
     def forget(self, sandbox_id: str) -> None:
-        """Forget what the limits of its rules have counted, as it is gone for ever."""
+        """Forget the counts for the limits of a sandbox that is gone for ever."""
         if self._inspection is not None:
             self._inspection.erase(sandbox_id)
 
@@ -232,23 +232,23 @@ class EgressControl:
     async def judge(
         self, network: EgressPolicy, team: str | None, request: Mapping[str, Any], host: str, port: int
     ) -> EgressVerdict:
-        """Return what a request would get on the wire.
+        """Return the verdict on a request.
 
         Args:
             network: The policy to judge by.
-            team: Whose ceiling judges too.
+            team: The team whose ceiling judges too.
             request: As the edge reads it.
             host: The host of its address. A name that the policy knows is resolved.
             port: The port of its address.
 
         Raises:
             EdgeError: The edge does not answer.
-            UnsupportedError: Nothing here can judge.
+            UnsupportedError: This supervisor has no edge to judge requests.
         """
         if self._inspection is None:
             raise UnsupportedError("this supervisor cannot judge", hint="start one that has the edge")
         rules, ceiling = self._both(network, team)
-        # With the secrets: one that is not there has the request refused.
+        # The grant includes the secrets: a missing secret has the request refused.
         grant = None if rules is None else self._grant(rules, team, ceiling)
         return await ask_about(self._inspection, self._relay, grant, request, host, port)
 
@@ -272,7 +272,7 @@ class EgressControl:
     def _enforce_again(self, team: str | None) -> None:
         """Give the sandboxes of a team its secrets and its ceiling as they are now, without a restart."""
         rows = {sandbox.sandbox_id: sandbox.row for sandbox in self._registry.sandboxes()}
-        # Also those that are being made or woken, whose links have got their policies already.
+        # Links of sandboxes that are being made or woken count too: they already have their policies.
         for link, row in list(self._rows.items()):
             if link.is_open and row.team == team:
                 self._enforce(link, rows.get(row.sandbox_id, row))

@@ -1,4 +1,4 @@
-"""Gives a new sandbox its first machine: a warm one, or one that it boots."""
+"""Gives a new sandbox its first machine: warm or newly booted."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Forks:
         Args:
             lifecycle: The copies' lifecycle; None takes the original's.
             caller: The client that waits for the copies: once it has left, no further copy is started.
-            names: One for each copy, in their order; empty gives them no names.
+            names: A name for each copy, in order; empty leaves the copies without names.
 
         Raises:
             InvalidSpecError: ``count`` is not between 1 and 100, or the lifecycle or the names are invalid.

@@ -41,5 +41,5 @@ class GuestMemory:
         if sandbox.memory_untold:
             try:
                 await self.tell(sandbox, sandbox.row.limits)
-            except AtollError as error:  # if it has crashed, its next user is told
+            except AtollError as error:  # the next user of a crashed guest hears of that
                 _log.warning("cannot tell sandbox %s its amount of memory: %s", sandbox.sandbox_id, error)

@@ -1,4 +1,4 @@
-"""Clients that hold sandboxes: a sandbox that is bound to them is left behind when the last of them is gone."""
+"""Clients that hold sandboxes. When the last one is gone, a sandbox bound to them is left behind."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
 
-# Something between client and supervisor may end a connection on which nothing is said for a minute.
+# A program between client and supervisor may end a connection that is silent for a minute.
 BEAT_S = 20.0
 _log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, repr=False)
 class Holds:
-    """Notes which sandboxes are held. ``LeaseExpiry`` ends those that were left behind."""
+    """Notes which sandboxes are held. ``LeaseExpiry`` ends sandboxes that their clients left behind."""
 
     registry: Registry
     leases: Leases
@@ -33,18 +33,18 @@ class Holds:
 
     @property
     def waiting(self) -> bool:
-        """Whether a client holds a sandbox, or one that was left is to be erased."""
+        """Whether a client holds a sandbox, or an abandoned sandbox is still to be erased."""
         sandboxes = self.registry.sandboxes()
         return any(sandbox.holders or sandbox.row.left_boot_s is not None for sandbox in sandboxes)
 
     async def start(self) -> None:
-        """Begin: those whose clients held them under an earlier supervisor have time to come back."""
+        """Begin. Clients that held sandboxes under an earlier supervisor get time to come back."""
         for sandbox in self.registry.sandboxes():
             if sandbox.row.is_bound and sandbox.row.left_boot_s is None:
                 await self.registry.change(sandbox, **self.leases.left_now())
 
     def close(self) -> None:
-        """End the calls that hold sandboxes. What they hold is not left behind by that."""
+        """End the calls that hold sandboxes. Their sandboxes do not count as left behind by that."""
         self._over.set()
 
     async def hold(self, sandbox: Sandbox, *, binds: bool) -> AsyncGenerator[bool]:
@@ -53,7 +53,7 @@ class Holds:
         The first time it yields True.
 
         Args:
-            binds: From now on it ends with those that hold it.
+            binds: Whether the sandbox ends with its holders from now on.
         """
         sandbox.holders += 1
         try:
@@ -79,7 +79,7 @@ class Holds:
         left = row.left_boot_s is not None
         if row.state != "killed" and (left or (binds and not row.is_bound)):
             await self.registry.change(sandbox, is_bound=row.is_bound or binds, **NOT_LEFT)
-        # a client that only looks at it leaves it again, but who uses it while it is held like that keeps it
+        # a holder that only looks leaves the sandbox again, but a client that uses it meanwhile keeps it
         sandbox.was_left = not binds and (left or sandbox.was_left)
 
     async def _leave(self, sandbox: Sandbox) -> None:
@@ -94,13 +94,13 @@ class Holds:
 
 
 def is_left(sandbox: Sandbox) -> bool:
-    """Whether a sandbox was left behind, and nobody but those that hold it now has come since."""
+    """Whether a sandbox was left behind, and no client but its present holders has come since."""
     row = sandbox.row
     return row.is_bound and row.state != "killed" and (row.left_boot_s is not None or sandbox.was_left)
 
 
 async def keep_locked(registry: Registry, sandbox: Sandbox) -> None:
-    """Note that a client uses a sandbox: one that was left behind is then bound to nobody.
+    """Note that a client uses a sandbox. A sandbox that was left behind is then bound to no client.
 
     The caller holds the sandbox's lock.
     """

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.rows import SandboxRow
     from atoll.supervisor.state.tasks import Tasks
 
-# As long as those inside: a suspend waits for them.
+# The same time as for hooks inside, because a suspend waits for these.
 HOOKS_S = 10.0
-# Once they took longer, none runs for so long: all sandboxes of a home may be about to be suspended.
+# After hooks that took longer, no hook runs for this time: all sandboxes of a home may be about to suspend.
 HUNG_S = 60.0
 Event = Literal["before-suspend", "after-wake"]
 _OUTPUT_BYTES = 4096
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What a hook reads."""
+    """A hook's input."""
 
     event: Event
     why: str
@@ -53,7 +53,7 @@ class HomeHooks:
     _hung_until_s: float = field(default=0.0, init=False)
 
     async def before_suspend(self, row: SandboxRow, why: str) -> None:
-        """Run those before a suspend. What they do, or fail to do, stops no suspend.
+        """Run the hooks before a suspend. A hook that fails does not stop the suspend.
 
         Args:
             why: The cause of the sleep.
@@ -61,10 +61,10 @@ class HomeHooks:
         await self._after(self._woken.get(row.sandbox_id), "before-suspend", row, why)
 
     def after_wake(self, row: SandboxRow, why: str) -> None:
-        """Begin to run those after a wake. Nobody waits for them.
+        """Start the hooks after a wake, without waiting for their end.
 
         Args:
-            why: What the sandbox was before: ``suspended`` or ``crashed``.
+            why: The sandbox's state before: ``suspended`` or ``crashed``.
         """
         if self._hooks("after-wake"):
             sandbox_id = row.sandbox_id

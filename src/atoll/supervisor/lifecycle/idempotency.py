@@ -24,7 +24,7 @@ _Name = tuple[str | None, str]
 
 
 def idempotency_of(spec: SandboxSpec) -> Idempotency | None:
-    """The key of a request with a digest of the rest of it, as it was asked; None without a key."""
+    """The key of a request, and a digest of the original request; None without a key."""
     if spec.idempotency_key is None:
         return None
     text = msgspec.json.encode(spec, order="deterministic")
@@ -33,7 +33,7 @@ def idempotency_of(spec: SandboxSpec) -> Idempotency | None:
 
 @dataclass(eq=False, repr=False)
 class KeyedRequests:
-    """Makes requests with the same key wait for each other, and finds what an earlier one made."""
+    """Makes requests with the same key wait for each other, and finds the sandbox of an earlier one."""
 
     registry: Registry
     _locks: dict[_Name, asyncio.Lock] = field(default_factory=dict, init=False)
@@ -43,7 +43,7 @@ class KeyedRequests:
     async def turn(self, spec: SandboxSpec) -> AsyncIterator[Sandbox | None]:
         """Give the sandbox that an earlier request with the spec's key made, or None. The caller makes it then.
 
-        Nobody else with this key has a turn meanwhile.
+        No other request with this key has a turn meanwhile.
 
         Raises:
             InvalidSpecError: A request with another spec had the key.

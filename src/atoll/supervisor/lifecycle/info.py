@@ -1,4 +1,4 @@
-"""What clients are told about a sandbox."""
+"""The view of a sandbox for clients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def info_of(sandbox: Sandbox, quotas: TeamQuotas) -> SandboxInfo:
 
 
 def infos_of(quotas: TeamQuotas) -> Callable[[Sandbox], SandboxInfo]:
-    """Do what ``info_of`` does, for many at once that mostly have the same limits."""
+    """Do the work of ``info_of`` for many sandboxes at once, which mostly have the same limits."""
     known: dict[tuple[Limits, str | None, bool], Limits] = {}
 
     def info(sandbox: Sandbox) -> SandboxInfo:

@@ -33,9 +33,10 @@ class Kills:
     trash: Trash
 
     async def kill(self, sandbox: Sandbox) -> None:
-        """End the sandbox, in any state, and give up its disk and memory. This is durable when it returns.
+        """End the sandbox, in any state, and give up its disk and memory. This is durable at return.
 
-        Their files are erased soon after that. Its snapshots stay. An operation in progress on it fails.
+        The files are erased soon after that. The snapshots stay. An operation in progress on the sandbox
+        fails.
         """
         if sandbox.lock.locked() and sandbox.running is not None:
             # The holder of the lock may be waiting for this guest.
@@ -48,14 +49,14 @@ class Kills:
             await self.kill_locked(sandbox)
 
     async def kill_locked(self, sandbox: Sandbox) -> None:
-        """Do what ``kill`` does. The caller holds the sandbox's lock."""
+        """Do the work of ``kill``. The caller holds the sandbox's lock."""
         if sandbox.row.state == "killed":
             return
         await self.registry.change(sandbox, durable=True, state="killed", name=None)
         await self.clear(sandbox)
 
     async def clear(self, sandbox: Sandbox) -> None:
-        """Do what ``finish`` does. The caller holds the sandbox's lock, and a failure is only logged."""
+        """Do the work of ``finish``. The caller holds the sandbox's lock, and a failure is only logged."""
         try:
             with self.registry.pins.during(sandbox.sandbox_id):
                 await to_the_end(self.finish(sandbox))
@@ -67,7 +68,7 @@ class Kills:
             )
 
     async def finish(self, sandbox: Sandbox) -> None:
-        """Remove what is left of a sandbox whose row says that it was killed. Its files are erased soon."""
+        """Remove the rest of a sandbox whose row says that it was killed. Its files are erased soon."""
         running = sandbox.running
         if running is not None:
             await self.running_machines.end(running)

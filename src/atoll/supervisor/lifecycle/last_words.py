@@ -39,11 +39,11 @@ class Farewells:
     async def say(self, sandbox: Sandbox, cause: SleepCause) -> float | None:
         """Tell that a sandbox is about to be suspended, and run the hooks. Returns when it is to wake.
 
-        A guest that is frozen already is told nothing: what it said when it was paused counts. An agent that does
-        not answer in time stops no suspend. The caller holds the sandbox's lock.
+        A frozen guest hears nothing: its answer from the time of the pause counts. An agent that does not
+        answer in time stops no suspend. The caller holds the sandbox's lock.
         """
         hooks, running = self.hooks.before_suspend(sandbox.row, cause), sandbox.running
-        with contextlib.suppress(AtollError):  # a kill, which ends the machine, does not wait for them
+        with contextlib.suppress(AtollError):  # a kill ends the machine without waiting for the hooks
             await (hooks if running is None else running.alive(hooks, sandbox.sandbox_id))
         if running is None or sandbox.row.state != "running" or sandbox.unplugged is not None:
             return sandbox.row.wakes_at
@@ -63,7 +63,7 @@ class Farewells:
         words, moved_bytes = await self.agents.before_suspend(running.link)
         running.own_bytes += moved_bytes
         if words.hooks:
-            # What they say to others, and hear, is no data that is still to be handled.
+            # The hooks' own traffic is no data that the guest still has to handle.
             before = running.link.payload_bytes()
             try:
                 words, _ = await self.agents.before_suspend(running.link, hooks=True)

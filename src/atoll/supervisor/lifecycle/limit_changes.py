@@ -69,14 +69,14 @@ class LimitChanges:
     async def change_network(
         self, sandbox: Sandbox, network: EgressPolicy, attributes: Mapping[str, str | None]
     ) -> None:
-        """Set what the sandbox may reach from now on. Open connections that it does not allow are reset.
+        """Set the sandbox's egress policy from now on. Open connections that it does not allow are reset.
 
-        The attributes change with it: those that are None go, and others stay.
+        The given attributes change with it: None removes an attribute. All others stay.
 
         Raises:
             InvalidSpecError: A rule is invalid or can never match, or the attributes are too large.
 
-        Postcondition: on any exception it may reach what it could before, or nothing.
+        Postcondition: on any exception the sandbox keeps its earlier policy, or reaches nothing.
         """
         await self.egress.check(network, sandbox.row.team)
         async with sandbox.lock:

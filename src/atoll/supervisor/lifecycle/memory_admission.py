@@ -1,4 +1,4 @@
-"""Lets a machine start only if what it needs of the host's memory is free. Limits reserve nothing."""
+"""Lets a machine start only if the host has enough free memory for it. Limits reserve nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.rows import SandboxRow
     from atoll.types import HostMemory
 
-# What a machine takes to boot, before its programs take anything.
+# The memory that a boot takes, before any program runs.
 BOOT_BYTES = 64 << 20
 _PATIENCE_S = 5.0
 _LOOK_S = 0.1
@@ -29,7 +29,7 @@ _MIB = 1 << 20
 
 
 def checkpoint_bytes(checkpoint: Path) -> int:
-    """The memory that a machine has when it continues from this checkpoint; that of a boot if there is none."""
+    """The memory of a machine that continues from this checkpoint, or of a boot if there is no checkpoint."""
     try:
         return max(BOOT_BYTES, sum(entry.stat().st_blocks * 512 for entry in checkpoint.iterdir()))
     except OSError:
@@ -40,12 +40,12 @@ def checkpoint_bytes(checkpoint: Path) -> int:
 class MemoryAdmission:
     """Admits machines that are to start, first come first served.
 
-    It counts what is used now, and what those need that are starting.
+    It counts the memory in use now, and the needs of the machines that are starting.
 
     Args:
         look: Returns the host's memory.
         clock: Returns monotonic seconds.
-        patience_s: How long one waits for its turn.
+        patience_s: How long a machine waits for its turn.
     """
 
     look: Callable[[], HostMemory]
@@ -64,7 +64,7 @@ class MemoryAdmission:
 
     @property
     def wanted_bytes(self) -> int:
-        """What those need that are starting or wait for that."""
+        """The needs of all machines that are starting or wait to start."""
         return sum(self._starting) + sum(self._waiting)
 
     @contextlib.asynccontextmanager
@@ -89,7 +89,7 @@ class MemoryAdmission:
 
     @contextlib.asynccontextmanager
     async def waking(self, row: SandboxRow, *, memory: bool) -> AsyncIterator[None]:
-        """Wait for a turn, then do what ``admitted`` does for a sandbox that wakes.
+        """Wait for a turn, then do the work of ``admitted`` for a sandbox that wakes.
 
         Args:
             memory: Whether it wakes from its memory, if it has any; otherwise from its disk alone.
@@ -123,7 +123,7 @@ class MemoryAdmission:
     def _refusal(self, row: SandboxRow, needed_bytes: int) -> HostMemoryError:
         what = f"too little of the host's memory is left: this needs {needed_bytes // _MIB:,} MiB"
         hint = "suspend or kill a sandbox, or try again later"
-        # A team is told of nothing but its own.
+        # A team hears only about its own sandboxes.
         if row.team is None:
             memory = self.look()
             what += (

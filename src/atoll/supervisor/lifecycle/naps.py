@@ -60,14 +60,14 @@ class Naps:
 
         Its machine is frozen, and its disk is not mounted.
 
-        If the machine cannot return to the disk, or the supervisor ends, the sandbox continues as another
-        machine from its checkpoint, which is written for this purpose, but not made durable. Clients keep
-        their connections. Returns the result of ``meanwhile``, and the milliseconds that the sandbox slept.
+        If the machine cannot return to the disk, or the supervisor ends, another machine continues from a
+        checkpoint. That checkpoint is written only for this case, and is not durable. Clients keep their
+        connections. Returns the result of ``meanwhile``, and the milliseconds that the sandbox slept.
         """
         running = sandbox.require_running()
         with self.quotas.running(sandbox.row):  # so that no other sandbox takes its place
             began = await self._fall_asleep(sandbox, running)
-            # Not cancellable: a frozen guest must not be left behind.
+            # This cannot be cancelled: a frozen guest must not be left behind.
             done = await to_the_end(self._beside(sandbox, running, meanwhile))
             return done, (time.perf_counter() - began) * 1000
 
@@ -75,11 +75,11 @@ class Naps:
     async def asleep(self, sandbox: Sandbox) -> AsyncIterator[None]:
         """Have a running sandbox sleep inside the block; its machine has ended. The caller holds its lock.
 
-        One that is paused or suspended stays as it is.
+        A paused or suspended sandbox stays as it is.
 
-        If the block raises, or the supervisor ends, the sandbox continues from its checkpoint, which is
-        written for this purpose, but not made durable. Clients keep their connections. If the block has made
-        anything else of the sandbox, it stays that.
+        If the block raises, or the supervisor ends, the sandbox continues from a checkpoint. That checkpoint
+        is written only for this case, and is not durable. Clients keep their connections. A sandbox whose
+        state the block has changed keeps its new state.
         """
         if sandbox.row.state != "running":
             yield
@@ -138,7 +138,7 @@ class Naps:
             return await meanwhile()
         except BaseException:
             if leave is not None:
-                # The machine goes back to the disk that it left, which stays in use until that is done.
+                # The machine goes back to its old disk, which stays in use until that is done.
                 await asyncio.to_thread(leave)
                 leave = None
             raise

@@ -10,21 +10,21 @@ from atoll.types import EgressPolicy
 
 
 class PackageRegistries:
-    """Finds them when a policy first needs them, and keeps what it found.
+    """Finds the hosts of package registries when a policy first needs them, and remembers them.
 
     Args:
-        look: Returns their hosts, by the client of this host that uses them. Takes seconds.
+        look: Returns the hosts, by the client on this host that uses them. Takes seconds.
     """
 
     def __init__(self, look: Callable[[], Mapping[str, Sequence[str]]]) -> None:
         self._look = functools.cache(look)
 
     async def by_client(self) -> Mapping[str, Sequence[str]]:
-        """Return the hosts by client. One that names none has no hosts."""
+        """Return the hosts by client. A client that names no registry has no hosts."""
         return await asyncio.to_thread(self._look)
 
     async def found_for(self, networks: Iterable[EgressPolicy | None]) -> None:
-        """Find them if one of the policies needs them, so that ``hosts_for`` does not take its seconds."""
+        """Find the hosts if a policy needs them, so that ``hosts_for`` need not take seconds for that."""
         if "packages" in networks:
             await self.by_client()
 

@@ -27,12 +27,12 @@ _log = logging.getLogger(__name__)
 
 
 class PausedWatcher(Protocol):
-    """Watches sandboxes that are paused because they were idle, to wake those that get data."""
+    """Watches sandboxes that were paused for idleness, and wakes a sandbox that gets data."""
 
     def watch(self, sandbox: Sandbox, running: RunningMachine, received: int | None = None) -> None:
         """Watch a sandbox as long as it is paused on this running machine.
 
-        ``received`` is how much data it had received when that began to count. None is at the first look.
+        ``received`` is the amount of data to count from. None takes the amount at the first look.
         """
 
 
@@ -69,9 +69,9 @@ class Pauses:
     ) -> None:
         """Freeze a running sandbox, and store why. The caller holds its lock.
 
-        One that is only idle keeps the connections of its clients: data on them thaws it. Any other stays frozen
-        until a use. ``received`` is how much data it had received when it was found to be idle, ``wakes_at``
-        when it is to wake by itself.
+        An idle sandbox keeps the connections of its clients: data on them thaws it. Any other stays frozen
+        until a use. ``received`` is the amount of data that it had received when it was found idle.
+        ``wakes_at`` is the time to wake by itself.
         """
         running = sandbox.require_running()
         try:
@@ -133,7 +133,7 @@ class Pauses:
         try:
             await self.registry.change(sandbox, **paused)
         except (AtollError, OSError) as error:
-            # The disk may be full, which may be why the step failed. A restarted supervisor would let it run.
+            # The step may have failed because the disk is full. A restarted supervisor would let it run.
             _log.warning("sandbox %s is paused, but that cannot be stored: %s", sandbox.sandbox_id, error)
             sandbox.row = sandbox.row.but(**paused)
         self.watcher.watch(sandbox, running)

@@ -25,7 +25,7 @@ async def told_if_slow(
     first_s: float = FIRST_S,
     each_s: float = EACH_S,
 ) -> AsyncIterator[None]:
-    """While the block runs, report what ``look`` sees: first after ``first_s``, then every ``each_s``."""
+    """While the block runs, report the result of ``look``: first after ``first_s``, then every ``each_s``."""
 
     async def tell() -> None:
         await asyncio.sleep(first_s)
@@ -55,5 +55,5 @@ def how_far(paths: Paths, sandbox: Sandbox) -> Progress:
 def _files_bytes(directory: Path) -> int:
     try:
         return sum(entry.stat().st_size for entry in os.scandir(directory))
-    except OSError:  # not started, or complete and already in its place
+    except OSError:  # the file is not started, or complete and already in its place
         return 0

@@ -1,4 +1,4 @@
-"""Promotes a fork: its original goes on from the fork's state, under its own id, and what it was is kept."""
+"""Promotes a fork: the original goes on from the fork's state. A snapshot keeps its old state."""
 
 from __future__ import annotations
 
@@ -54,21 +54,21 @@ class Promotions:
     kills: Kills
 
     async def promote(self, original: Sandbox, winner: Sandbox, name: str | None) -> SnapshotInfo:
-        """Continue ``original`` from the memory and disk of ``winner``, which ends. Returns what it was before.
+        """Continue ``original`` from the memory and disk of ``winner``, which ends. Returns its old state.
 
         The original keeps its id, name, addresses, lease, policy and limits. Both stand still meanwhile, so
-        nothing that either of them does is lost. What has passed is durable when this returns.
+        nothing that either of them does is lost. The change is durable when this returns.
 
         Args:
-            name: Of the snapshot that keeps what the original was.
+            name: The name of the snapshot that keeps the original's old state.
 
         Raises:
             InvalidSpecError: The winner is of another team or image, or mounts other volumes; or the name is
                 invalid.
             NameTakenError: Another snapshot has the name.
-            SandboxNotFoundError: One of them was killed.
-            StateError: One of them has crashed, or has no memory.
-            UnpluggedError: One of them is unplugged.
+            SandboxNotFoundError: One of the two was killed.
+            StateError: One of the two has crashed, or has no memory.
+            UnpluggedError: One of the two is unplugged.
             QuotaError: The quota of their team allows no running sandbox with the original's limits, or has no
                 disk left.
             SandboxCrashedError: The winner's guest ended as soon as it ran with the original's limits.
@@ -103,7 +103,7 @@ class Promotions:
 
     @contextlib.contextmanager
     def _places(self, original: SandboxRow, winner: SandboxRow) -> Iterator[None]:
-        """Book the places of those that run; if only the winner does, the original takes its place."""
+        """Book a place for each that runs. If only the winner runs, the original takes its place."""
         with contextlib.ExitStack() as booked:
             if original.state == "suspended" and winner.state != "suspended":
                 booked.enter_context(self.quotas.running(winner, original.limits))

@@ -61,7 +61,7 @@ class Rollback:
         Postcondition: on any exception the sandbox is as it was; if it ran, it still runs.
         """
         snapshot = self.registry.snapshot(ref)
-        # Pinned before waiting for the lock, which another operation may hold: the snapshot stays until then.
+        # Pin the snapshot before the wait for the lock, which another operation may hold.
         with self.registry.pins.during(snapshot.snapshot_id, *snapshot.stack):
             async with sandbox.lock:
                 await self.roll_back_locked(sandbox, ref)
@@ -70,7 +70,7 @@ class Rollback:
     async def roll_back_locked(
         self, sandbox: Sandbox, ref: str, columns: dict[str, Any] | None = None
     ) -> None:
-        """Do what ``roll_back`` does. The caller holds the sandbox's lock.
+        """Do the work of ``roll_back``. The caller holds the sandbox's lock.
 
         Args:
             columns: The lease columns to set; None starts a lease unless the sandbox runs.
@@ -91,7 +91,7 @@ class Rollback:
                 f"snapshot {ref!r} is not a snapshot of sandbox {sandbox.row.called} or of its ancestors",
                 hint="create a new sandbox of the snapshot",
             )
-        # The memory refers to its mounts, which may be those of another sandbox.
+        # The memory refers to its own mounts, which another sandbox may have made.
         self.volumes.again(snapshot.volumes, {}, sandbox.row.team)
         held = self.registry.pins.during(snapshot.snapshot_id, *snapshot.stack, *snapshot.volume_ids)
         with held, self.quotas.running(sandbox.row, snapshot.limits):
@@ -101,8 +101,8 @@ class Rollback:
     def _line(self, row: SandboxRow) -> set[str]:
         """The ids of the snapshots that a sandbox may be rolled back to.
 
-        These are its own snapshots, the one it was made from, and their ancestors, as long as they belong to
-        the sandbox's team: the snapshots under a public template belong to the template's maker.
+        These are its own snapshots, the snapshot that it was made from, and their ancestors. Each must belong
+        to the sandbox's team: the snapshots under a public template belong to the template's maker.
         """
         snapshots = self.registry.snapshots()
         seen = {each.snapshot_id for each in snapshots if each.team == row.team}

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class SuspendedWatcher(Protocol):
-    """Watches suspended sandboxes, to wake those that get data."""
+    """Watches suspended sandboxes, and wakes a sandbox that gets data."""
 
     def watch(self, sandbox: Sandbox) -> None:
         """Watch a suspended sandbox that has kept its link, if data is to wake it. Idempotent."""
@@ -55,7 +55,7 @@ class SandboxLinks:
             if not await link.holds_nothing(read_flows(self.paths.checkpoint(sandbox.sandbox_id))):
                 self.watcher.watch(sandbox)
                 return
-            # Before it is gone: what no row names is removed by the next supervisor.
+            # Store this while the link still exists: the next supervisor removes any link that no row names.
             await self.registry.change(sandbox, link_id=None)
             sandbox.link = None
             await link.aclose()
@@ -63,7 +63,7 @@ class SandboxLinks:
             _log.warning("cannot remove the network of a suspended sandbox: %s", error)
 
     def forget(self, sandbox: Sandbox) -> None:
-        """Forget what was counted about a sandbox that is gone for ever."""
+        """Forget the counts of a sandbox that is gone for ever."""
         self.egress.forget(sandbox.sandbox_id)
 
     async def take(self, sandbox: Sandbox) -> tuple[Link, bool]:
@@ -76,6 +76,6 @@ class SandboxLinks:
             await link.prepare()
         sandbox.link = None
         self.egress.govern(link, sandbox.row)
-        if link.was_cut and sandbox.unplugged is None:  # it was replugged while it slept
+        if link.was_cut and sandbox.unplugged is None:  # the sandbox was replugged in its sleep
             await link.mend()
         return link, kept

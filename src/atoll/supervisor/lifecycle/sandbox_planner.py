@@ -51,7 +51,7 @@ class SandboxPlanner:
         )
 
     def image(self, row: SandboxRow | SnapshotRow) -> ImageFacts:
-        """What the sandbox of a row takes from its image."""
+        """The image facts for a row's sandbox."""
         return self.images.facts(row.image_digest)
 
     def _mounts(self, row: SandboxRow) -> tuple[VolumeBind, ...]:
@@ -66,5 +66,5 @@ class SandboxPlanner:
             return False
         try:
             return self.volumes.get(mount.volume).quota_mib is not None
-        except VolumeNotFoundError:  # whoever mounts it says so
+        except VolumeNotFoundError:  # the mount reports it
             return False

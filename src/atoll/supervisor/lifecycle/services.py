@@ -109,10 +109,10 @@ def _planned(sandbox: Sandbox, info: ServiceInfo) -> ServiceInfo:
 
 
 def joined_services(earlier: Iterable[ServiceSpec], added: Iterable[ServiceSpec]) -> tuple[ServiceSpec, ...]:
-    """The services of a sandbox that starts from a snapshot and is given more.
+    """The services of a sandbox that starts from a snapshot with further services.
 
     Raises:
-        InvalidSpecError: They are too many.
+        InvalidSpecError: There are too many.
     """
     joined = {each.name: each for each in (*earlier, *added)}
     services = tuple(joined.values())

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 COMMENT_LIMIT = 4096
 # A copy stops the guest for less time than freezing does, but uses the disk space twice.
 COPY_MOST_BYTES = 1 << 30
-# What nobody asked for takes no space that somebody may need at once.
+# An automatic snapshot leaves this much disk space free for others.
 _SPARE_BYTES = 512 << 20
 
 
@@ -173,7 +173,7 @@ class Snapshots:
         Raises:
             SnapshotNotFoundError: There is no such snapshot.
             InUseError: It has child snapshots, a sandbox uses its layer, or a template needs it. An automatic
-                one only holds what is based on it elsewhere: its own sandbox goes on without it.
+                snapshot stays only for other sandboxes: its own goes on without it.
         """
         registry = self.registry
         row = registry.snapshot(ref)
@@ -206,7 +206,7 @@ class Snapshots:
         layer_id = new_id()
         with self.registry.pins.during(snapshot_id, aside.name, layer_id):
             try:
-                # Everything before this moment is in it. What writes the files may take long.
+                # The snapshot has everything before this moment. Writing the files may take long.
                 created_at = self.registry.now_s()
                 capture = await self.checkpoints.capture(
                     sandbox, aside / "checkpoint", layer_id, copy_most_bytes=COPY_MOST_BYTES, flushed=True

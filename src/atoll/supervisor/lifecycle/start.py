@@ -69,6 +69,6 @@ class Starts:
         try:
             await self.boots.start_program(row, running)
         except AtollError as error:
-            # The sandbox has started; its owner can find out what the program lacks.
+            # The sandbox has started, so its owner can look for the program's problem.
             _log.warning("the image's program in sandbox %s did not start: %s", sandbox.sandbox_id, error)
         await run_start_commands(row, running, self.agents)

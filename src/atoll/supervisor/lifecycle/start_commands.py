@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from atoll.types import StartCommand
 
 TAG = "start"
-# A wake waits no longer than this, however many commands there are: its caller wants to see what is wrong.
+# A wake waits at most this long, however many commands there are: its caller wants to look for the fault.
 _READY_S = 20.0
 _TRY_READY_MS = 5_000
 _BETWEEN_S = 0.2
@@ -43,7 +43,7 @@ async def run_start_commands(row: SandboxRow, running: RunningMachine, agents: A
 async def _ready(command: StartCommand, running: RunningMachine, agents: Agents) -> None:
     if command.ready is None:
         return
-    # Discard what the check prints.
+    # Discard the output of the check.
     line = f"(\n{command.ready}\n) >/dev/null 2>&1"
     program = Program(line=line, user=command.user, cwd=command.cwd, timeout_ms=_TRY_READY_MS)
     while True:

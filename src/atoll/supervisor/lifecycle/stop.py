@@ -46,7 +46,7 @@ class PowerOff:
     async def stop(
         self, sandbox: Sandbox, cause: SleepCause, wakes_at: float | None
     ) -> Callable[[], Coroutine[Any, Any, None]]:
-        """Flush what a running sandbox has written, and put it to sleep with only its disk.
+        """Flush the writes of a running sandbox, and put it to sleep with only its disk.
 
         Durable on return.
 
@@ -94,9 +94,10 @@ class PowerOff:
             await link.aclose()
 
     async def _settle(self, running: RunningMachine) -> None:
-        """Flush what the guest has written to the host's disk, and freeze the guest.
+        """Flush the guest's writes to the host's disk, and freeze the guest.
 
-        One that does not answer is given up after some seconds, as in a power cut: what was fsynced is there.
+        This gives up after some seconds on a guest that does not answer. As in a power cut, fsynced data
+        survives.
         """
         try:
             if running.unresponsive_since is None:

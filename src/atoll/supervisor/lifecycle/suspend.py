@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.tasks import Tasks
     from atoll.types import SleepCause
 
-# For what came right before: once it is frozen, only more data wakes a guest.
+# The time for data that came right before: only further data wakes a frozen guest.
 _MOMENT_S = 0.05
 Rest = Callable[[], Coroutine[Any, Any, None]]
 
@@ -77,7 +77,7 @@ class Suspends:
     async def suspend_locked(
         self, sandbox: Sandbox, *, memory: bool = True, cause: SleepCause = "request"
     ) -> None:
-        """Do what ``suspend`` does, and store why. The caller holds the sandbox's lock."""
+        """Do the work of ``suspend``, and store the cause. The caller holds the sandbox's lock."""
         check_action("suspend", sandbox.row.state, sandbox.sandbox_id)
         if not memory:
             check_parts(sandbox.sandbox_id, engine_disk=sandbox.row.engine_disk)
@@ -123,11 +123,11 @@ class Suspends:
         cause: SleepCause = "request",
         wakes_at: float | None = None,
     ) -> None:
-        """Put a running or paused sandbox, whose checkpoint was begun, to sleep. Its machine is left.
+        """Put a running or paused sandbox with a begun checkpoint to sleep. Its machine is left.
 
         Args:
-            briefly: Keep the lease and the clients' connections, and make nothing durable but a disk that the
-                engine keeps: it is in the checkpoint.
+            briefly: Keep the lease and the clients' connections, and make nothing durable. An exception is a
+                disk that the engine keeps: it is in the checkpoint.
             cause: Why it sleeps.
             wakes_at: When it is to wake by itself, in Unix seconds.
         """
@@ -186,6 +186,6 @@ class Suspends:
 
 
 async def _leave(rest: Rest, under_way: contextlib.AsyncExitStack) -> None:
-    """Do the remaining work, then end the operation: a restarted supervisor would do what is left of it."""
+    """Do the remaining work, then end the operation. Until then a restarted supervisor would finish it."""
     async with under_way:
         await rest()

@@ -21,7 +21,7 @@ class SuspendAll:
     """Suspends all sandboxes.
 
     Args:
-        at_once: How many are suspended at the same time. One that does not answer holds up no other then.
+        at_once: How many to suspend at the same time, so that a guest that does not answer holds up no other.
     """
 
     registry: Registry
@@ -30,7 +30,7 @@ class SuspendAll:
     at_once: int
 
     async def run(self) -> SuspendedAll:
-        """Suspend every sandbox that runs or is paused. One that fails does not keep the others."""
+        """Suspend every sandbox that runs or is paused. A failure does not stop the others."""
         suspended: list[str] = []
         failed: dict[str, str] = {}
         slots = asyncio.Semaphore(self.at_once)

@@ -42,14 +42,14 @@ class SuspendCheckpoints:
         return aside
 
     async def undo(self, sandbox: Sandbox) -> None:
-        """Remove what an operation that failed midway may have left."""
+        """Remove the leftovers of an operation that failed midway."""
         for left in self._stale(sandbox):
             await erase_stale(left)
 
     def _stale(self, sandbox: Sandbox) -> list[Path]:
         """The directories to remove.
 
-        A complete checkpoint stays if the engine keeps the disk: it is all there is.
+        A complete checkpoint stays if the engine keeps the disk: there is no other copy of it.
         """
         aside = self.paths.new_checkpoint(sandbox.sandbox_id)
         return [aside] if sandbox.row.engine_disk else [aside, self.paths.checkpoint(sandbox.sandbox_id)]
@@ -76,7 +76,8 @@ class SuspendCheckpoints:
             await asyncio.to_thread(_make_durable, aside, running.disk, early)
         else:
             note_boot(aside)
-        # Not earlier: if the engine keeps the disk, a power cut would leave only the previous checkpoint.
+        # Do this no earlier: if the engine keeps the disk, a power cut would leave only the previous
+        # checkpoint.
         self.trash.take(place)
         os.rename(aside, place)
         if durable:
@@ -88,7 +89,7 @@ class SuspendCheckpoints:
         A wake that fails would take a change for the guest's own.
         """
         try:
-            # Not cancellable: the code that cancels thaws the guest or unmounts the disk next.
+            # This cannot be cancelled: the code that cancels thaws the guest or unmounts the disk next.
             await to_the_end(asyncio.to_thread(self.layers.settle, disk))
         except OSError as error:
             # The checkpoint can be used all the same, and unmounting tries this again.

@@ -38,7 +38,7 @@ class TeamDeletion:
 
         Raises:
             TeamNotFoundError: There is no such team.
-            InUseError: The team owns something; the message says what.
+            InUseError: The team owns something; the message names it.
         """
         await self.teams.delete(name, lambda: self._owned_by(name), lambda: self._forget(name))
 

@@ -9,16 +9,16 @@ from collections.abc import AsyncIterator
 
 # A start waits for processes half of its time. More at once would only make all of them slower.
 _PER_PROCESSOR = 2
-# What a guest does right after its wake is its own affair, and may take long. Others do not wait for that.
+# A guest may do much work right after its wake. Others do not wait for that.
 _PATIENCE_S = 10.0
 
 
 class Turns:
-    """Gives turns, first come first served. One that takes long goes on, but no longer keeps the next one waiting.
+    """Gives turns, first come first served. A long turn goes on, but the next no longer waits for it.
 
     Args:
-        at_once: How many have their turn at once.
-        patience_s: How long one may take before the next begins beside it.
+        at_once: How many turns to give at once.
+        patience_s: How long a turn may take before the next begins beside it.
     """
 
     def __init__(self, at_once: int | None = None, patience_s: float = _PATIENCE_S) -> None:

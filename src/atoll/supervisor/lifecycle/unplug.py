@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 def network_of_copies(row: SandboxRow) -> EgressPolicy:
-    """What copies of a sandbox may reach. Those of an unplugged one get no network unless somebody gives it."""
+    """The egress policy of a sandbox's copies. Copies of an unplugged sandbox get no network."""
     return row.network if row.unplugged is None else "none"
 
 
@@ -50,17 +50,17 @@ class Unplugs:
         """Cut the sandbox's network at once, also open connections, and freeze it. No use wakes it.
 
         The network is cut before this waits for anything. An operation that is in progress on the sandbox ends
-        first; then the sandbox is frozen. One that sleeps only stays asleep. The first reason counts.
+        first; then the sandbox is frozen. A sleeping sandbox just stays asleep. The first reason counts.
 
         Raises:
-            EngineError: It cannot be frozen. Its network is cut, and it counts as unplugged.
+            EngineError: The sandbox cannot be frozen. Its network is cut, and it counts as unplugged.
             HostError: The kernel refused to cut its network. Its relay passes nothing, and it is frozen.
         """
         check_action("unplug", sandbox.row.state, sandbox.sandbox_id)
         await self._go_on(sandbox, self._begin(sandbox, reason))
 
     async def unplug_all(self, reason: str | None = None) -> UnpluggedAll:
-        """Unplug every sandbox: all networks first. One that fails does not keep the others."""
+        """Unplug every sandbox: all networks first. A failure does not stop the others."""
         begun = [(each, self._begin(each, reason)) for each in self.registry.sandboxes()]
         work = (self.tasks.run(self._go_on(each, refusal)) for each, refusal in begun)
         outcomes = await asyncio.gather(*work, return_exceptions=True)
@@ -73,10 +73,10 @@ class Unplugs:
     async def replug(self, sandbox: Sandbox) -> None:
         """Give an unplugged sandbox its network back, by its policy, and let it run if it ran before.
 
-        One that is not unplugged stays as it is.
+        A sandbox that is not unplugged stays as it is.
 
         Raises:
-            SandboxCrashedError: It could not be thawed.
+            SandboxCrashedError: The sandbox could not be thawed.
 
         Postcondition: on any other exception it stays unplugged.
         """
@@ -114,12 +114,12 @@ class Unplugs:
         return self.marks.stamp()
 
     def heed(self, sandbox: Sandbox, *, was_cut: bool = False) -> bool:
-        """Begin again what an earlier supervisor, or a client in its place, has begun. ``settle`` ends it.
+        """Begin an unplug again that an earlier supervisor or a client has begun. ``settle`` finishes it.
 
         Args:
             was_cut: Whether the sandbox's link was found cut.
 
-        Returns whether there was anything of that.
+        Returns whether there was one.
         """
         if sandbox.unplugged is not None:
             return False
@@ -134,7 +134,7 @@ class Unplugs:
         return True
 
     async def settle(self, sandbox: Sandbox) -> None:
-        """End what ``heed`` has begun, and freeze an unplugged sandbox that runs. A failure is only logged."""
+        """Finish the unplug of ``heed``, and freeze an unplugged sandbox that runs. Only logs a failure."""
         halfway = sandbox.unplugging is not None or sandbox.row.state == "running"
         if sandbox.unplugged is None or not halfway or sandbox.row.state == "killed":
             return
@@ -164,7 +164,7 @@ class Unplugs:
             check_action("unplug", sandbox.row.state, sandbox.sandbox_id)
             unplugged = sandbox.unplugged
             if unplugged is None:
-                return  # it was replugged meanwhile
+                return  # a client has replugged it meanwhile
             frozen, failure = await self._frozen(sandbox)
             await self._store(sandbox, unplugged, frozen)
         if failure is not None:

@@ -70,7 +70,7 @@ class Wakes:
                 await keep_locked(self.registry, sandbox)
 
     async def recover(self, sandbox: Sandbox) -> None:
-        """Do what ``on_crash`` says for a sandbox that still waits for that, without a use. Its lease goes on.
+        """Recover a sandbox without a use, if it still waits for that. Its lease goes on.
 
         Raises:
             QuotaError: The quota of its team allows no more running sandboxes.
@@ -87,15 +87,15 @@ class Wakes:
         """Make the sandbox run because a client asked for exactly that.
 
         Args:
-            ttl_s: Length of the lease that begins; None takes it from the lifecycle. If the sandbox
-                already runs, its lease is extended to this length.
+            ttl_s: Length of the new lease; None takes the lifecycle's. If the sandbox already runs, its lease
+                is extended to this length.
             memory: False drops the checkpoint of a sleeping sandbox and boots from its disk.
             by_hand: Also recover a sandbox that stays crashed until a user resumes it.
 
         Raises:
             UnpluggedError: The sandbox is unplugged.
             DrainingError: It does not run, and the home is drained.
-            UnsupportedError: The engine keeps the disk in the memory that was to be dropped.
+            UnsupportedError: The engine keeps the disk in the memory to be dropped.
             QuotaError: The quota of its team allows no more running sandboxes, or no lease of this length.
             HostMemoryError: The host has too little memory left.
         """

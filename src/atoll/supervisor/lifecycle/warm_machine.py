@@ -67,7 +67,7 @@ class WarmMachines:
         """Boot a machine of an image."""
         sandbox_id, machine_uid = new_id(), new_machine_uid()
         directory = self.paths.sandbox(sandbox_id)
-        # Before a link is taken, because the link would not be given back: the image may be unreadable.
+        # Do this first: the image may be unreadable, and a failure here would leave a link behind.
         plan = self._plan(sandbox_id, digest)
         link = await self.links.take()
         running: RunningMachine | None = None

@@ -98,7 +98,7 @@ class WarmPool:
     async def forget(self, digest: str) -> None:
         """End the warm machines of an image, also unfinished ones.
 
-        No more are made until it is used again.
+        The pool makes no further ones until the image is used again.
         """
         self._used.pop(digest, None)
         while self._making.get(digest):
@@ -108,7 +108,7 @@ class WarmPool:
             await self.discard(warm)
 
     async def aclose(self) -> None:
-        """End all warm machines and make no more of them."""
+        """End all warm machines, and make no further ones."""
         self._closed = True
         await self.drain()
 
@@ -120,7 +120,7 @@ class WarmPool:
     async def _make_soon(self, digest: str) -> None:
         try:
             await asyncio.sleep(_REFILL_PAUSE_S)
-            # Not earlier: the caller that has just taken a machine would wait for this check.
+            # Check no earlier: the caller that has just taken a machine would wait for it.
             if self.memory().spare_bytes < 0:
                 return
             warm = await self.machines.make(digest)
@@ -145,7 +145,7 @@ class WarmPool:
                 _log.warning("cannot maintain the pool: %s", error)
 
     async def look_after_memory(self) -> None:
-        """End all warm machines while the host's memory is short; otherwise make those that are missing."""
+        """End all warm machines while the host's memory is short; otherwise make the missing machines."""
         if self.memory().spare_bytes < 0:
             await self.drain()
             await self.prestarted_machines.drain()

@@ -36,18 +36,18 @@ _RECEIVE_BYTES = 8192
 _RESTORED_S = 25.0
 # The time a guest may take to write out its caches.
 _FLUSH_S = 30.0
-# A suspend waits so long for an agent that does not answer.
+# How long a suspend waits for an agent that does not answer.
 _LAST_WORDS_S = 3.0
 # The time for hooks before a suspend, which the agent bounds to 10 s.
 _HOOKS_S = 12.0
-# The time that an agent has to answer that it is there.
+# The time for an agent's sign of life.
 _ANSWER_S = 3.0
 _RETRY_FIRST_S = 0.001
 _RETRY_MOST_S = 0.02
 
 
 class Dials(Protocol):
-    """What an agent's client needs from a link."""
+    """The part of a link that an agent's client needs."""
 
     async def dial(self, port: int, timeout_s: float) -> socket.socket:
         """Return a connected, non-blocking socket to the guest's ``port``."""
@@ -80,7 +80,7 @@ class Agents:
         await self._until_answered(link, guest.health(), self.timeout_s)
 
     async def answers(self, link: Dials) -> int:
-        """Ask the agent once whether it is there. Returns how many bytes the exchange took.
+        """Ask the agent once for a sign of life. Returns the bytes of the exchange.
 
         Raises:
             AgentError: Its answer is invalid.
@@ -92,7 +92,7 @@ class Agents:
             return (await self._exchange(link, request, head_only=True)).moved_bytes
 
     async def first(self, link: Dials, wanted: GuestInit) -> None:
-        """Do what ``init`` does, for an agent that may still be starting, or may run hooks after a restore.
+        """Do the work of ``init`` for an agent that may still be starting, or may run hooks after a restore.
 
         Raises:
             AgentError: The agent refused.
@@ -162,7 +162,7 @@ class Agents:
             return guest.freed_from(await self._call(link, request))
 
     async def before_suspend(self, link: Dials, *, hooks: bool = False) -> tuple[LastWords, int]:
-        """Announce a suspend. Returns what the agent says, and how many bytes the exchange took.
+        """Announce a suspend. Returns the agent's answer, and the bytes of the exchange.
 
         With ``hooks``, the guest's hooks run first.
 
@@ -177,7 +177,7 @@ class Agents:
         return guest.last_words_from(_accepted(answer)), answer.moved_bytes
 
     async def stats(self, link: Dials) -> AgentStats:
-        """Ask the agent for its counts of what runs in the guest.
+        """Ask the agent for its counts of the guest's processes.
 
         Raises:
             AgentError: The agent refused, or its answer is invalid.
@@ -196,7 +196,7 @@ class Agents:
         return guest.statuses_from(await self._call(link, guest.list_services()))
 
     async def put_service(self, link: Dials, spec: ServiceSpec) -> dict[str, ServiceStatus]:
-        """Define a service, which starts, and return how all of them are.
+        """Define and start a service, and return the status of all services.
 
         Raises:
             AtollError: The agent refused, or its answer is invalid.

@@ -37,13 +37,14 @@ class MemoryCheckpoint(msgspec.Struct, frozen=True):
 class CheckpointMemory:
     """Provides memory for temporary checkpoints if the host has much free memory.
 
-    On the disk, a gigabyte of forked memory would be written out for nothing, and would use its space
-    there for as long as copies live.
+    On the disk, forked memory would be written out for nothing, and would take its space for as long as
+    copies live.
 
     Args:
         directory: Where the holder mounts a file system in memory, if the host lets it.
-        pages: Another one, with huge pages. They are allocated and freed a hundred times as fast as small
-            pages. But if the host reclaims free memory, one takes 10 ms, too long for a file of a few bytes.
+        pages: A second such directory, with huge pages. The kernel allocates and frees these a hundred times
+            as fast as small pages. But if the host has to reclaim memory first, a huge page takes 10 ms, too
+            long for a file of a few bytes.
     """
 
     directory: Path

@@ -8,8 +8,8 @@ from atoll.types import Limits
 _PROCESSES = 1024
 _OPEN_FILES = 65_536
 _DISK_MIB = 20_480
-# Sandboxes without a disk limit of their own leave this much of the host's disk free. Their kernels enforce
-# it.
+# Sandboxes without a disk limit of their own leave this much of the host's disk free. The guest kernels
+# enforce it.
 KEEP_FREE_PERCENT = 10
 
 

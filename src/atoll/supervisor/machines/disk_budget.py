@@ -1,4 +1,4 @@
-"""The room that a running sandbox has on its disk, as its kernel is told."""
+"""Computes the disk growth that the kernel of a running sandbox may allow."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _ENDLESS = 1 << 60
 def growth_at_start(layers: Layers, plan: SandboxPlan) -> DiskGrowth | None:
     """What may be added to the disk that is mounted for a machine.
 
-    None if there is no limit, or if the memory of the checkpoint knows it. That memory refers to another
-    disk if everything on the disk was frozen into a layer below.
+    None if there is no limit, or if the checkpoint's memory already holds it. That memory belongs to another
+    disk if the disk's content was frozen into a layer below.
     """
     if plan.engine_disk or (plan.limits.disk_mib is None and plan.limits.files is None):
         return None
@@ -29,7 +29,7 @@ def growth_at_start(layers: Layers, plan: SandboxPlan) -> DiskGrowth | None:
 
 
 def growth_left(limits: Limits, use: TreeUse) -> DiskGrowth:
-    """What may still be added to a disk with this usage."""
+    """The growth that a disk with this usage is still allowed."""
     size_bytes = _ENDLESS if limits.disk_mib is None else limits.disk_mib << 20
     files = _ENDLESS if limits.files is None else limits.files
     return DiskGrowth(size_bytes=size_bytes - use.size_bytes, files=files - use.files)

@@ -16,13 +16,13 @@ Hold = Literal["hard", "watched", "unavailable"]
 
 
 class Means(msgspec.Struct, frozen=True, kw_only=True):
-    """What the limits of a sandbox can be enforced with.
+    """The means to enforce a sandbox's limits.
 
     Args:
         cgroups: Control groups can be made.
         layers: Disks are the host's layers; the engine does not keep them.
         shaping: The kernel can shape the traffic of an interface (``sch_tbf``).
-        disk_budget: The engine refuses what a guest writes beyond its limit.
+        disk_budget: The engine refuses a guest's writes beyond its limit.
     """
 
     cgroups: bool
@@ -32,7 +32,7 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostMeans(msgspec.Struct, frozen=True, kw_only=True):
-    """What this host has to enforce limits with.
+    """The host's means to enforce limits.
 
     Args:
         cgroups: See ``Means``.
@@ -45,7 +45,7 @@ class HostMeans(msgspec.Struct, frozen=True, kw_only=True):
     engine_type: Callable[[str], type[Engine]]
 
     def of(self, versions: Versions, *, engine_disk: bool) -> Means:
-        """What the limits of a sandbox can be enforced with that is of these versions.
+        """The means to enforce the limits of a sandbox with these versions.
 
         Raises:
             UnsupportedError: This build has no such engine.
@@ -59,7 +59,7 @@ class HostMeans(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """How one limit is enforced, and what that means."""
+    """The way in which a limit is enforced, and its meaning."""
 
     hold: Hold
     note: str

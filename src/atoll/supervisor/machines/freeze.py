@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 async def thaw_or_end(running: RunningMachine) -> bool:
-    """Thaw a machine that is or may be frozen. End it if it cannot be thawed, which is a crash.
+    """Thaw a machine that is or may be frozen. If that fails, end the machine, which is a crash.
 
     Returns whether the machine runs.
     """

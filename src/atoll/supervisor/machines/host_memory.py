@@ -15,7 +15,7 @@ _MOST_SHARE = 0.25
 
 
 def kept_free(total_bytes: int, asked_mib: float | None) -> int:
-    """How much stays free: what was asked for, or 10 % and at least 1 GiB, but at most a quarter."""
+    """How much stays free: as configured, or else 10 % and at least 1 GiB, but at most a quarter."""
     if asked_mib is not None:
         return int(asked_mib * (1 << 20))
     return int(min(max(_SHARE * total_bytes, _LEAST_BYTES), _MOST_SHARE * total_bytes))
@@ -26,8 +26,8 @@ class HostMemoryGauge:
     """Reads the host's memory. A look takes about 0.1 ms.
 
     Args:
-        kept_mib: How many MiB stay free; None is the usual part.
-        meminfo: The file that tells.
+        kept_mib: How many MiB stay free; None keeps the default share.
+        meminfo: The file to read.
     """
 
     kept_mib: float | None

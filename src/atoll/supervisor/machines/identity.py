@@ -63,7 +63,8 @@ def taken_init(row: SandboxRow, image_env: dict[str, str]) -> GuestInit | None:
 def branched_init(row: SandboxRow, env_inside: dict[str, str], image: ImageFacts) -> GuestInit:
     """The settings that a restored copy must not share with its original: identity, random state.
 
-    It trusts what the home trusts today. If it did so before, its agent does nothing about it.
+    The copy gets the certificates that the home trusts today. If it already has them, its agent changes
+    nothing.
 
     Args:
         env_inside: The sandbox environment in the copy's memory.
@@ -90,5 +91,5 @@ def woken_init(row: SandboxRow, image: ImageFacts) -> GuestInit:
 
 
 def _services(row: SandboxRow) -> tuple[Definition, ...]:
-    """All services of the sandbox: those that its guest has already, as the same, are left alone."""
+    """All services of the sandbox. The guest leaves a service alone that it already has unchanged."""
     return tuple(definition_of(spec) for spec in row.services)

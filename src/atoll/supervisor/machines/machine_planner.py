@@ -1,4 +1,4 @@
-"""Mounts the disk of a sandbox, and makes the plan with which its engine starts a machine on it."""
+"""Mounts the disk of a sandbox, and makes the plan for its engine to start a machine on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts a machine before it is known what will be restored into it, which is half of a wake or fork."""
+"""Starts a machine before the checkpoint to restore in it is known, which is half of a wake or fork."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class PrestartedDiedError(EngineError):
 
 @dataclass(eq=False, repr=False)
 class PrestartedMachines:
-    """Keeps one prestarted machine, for sandboxes like the one expected last.
+    """Keeps one prestarted machine, in the shape of the last expected sandbox.
 
     Args:
         pins: Where network namespaces are pinned.
         engine: Returns the engine of a machine or checkpoint.
-        kept: False keeps none.
+        kept: Whether to keep a prestarted machine at all.
         memory: Reports the host's memory.
     """
 
@@ -76,12 +76,12 @@ class PrestartedMachines:
     _rests_until_s: float = field(default=0.0, init=False)
 
     def sweep(self) -> None:
-        """Remove what ended machines left."""
+        """Remove the leftovers of ended machines."""
         for place in self.paths.roots.iterdir() if self.paths.roots.is_dir() else ():
             remove_empty_place(place)
 
     def ids(self) -> set[str]:
-        """The ids of the prestarted machine, and of one that is being made."""
+        """The ids of the prestarted machine and of a machine in the making."""
         return set(self._ids)
 
     def expect(self, plan: SandboxPlan) -> None:
@@ -90,8 +90,8 @@ class PrestartedMachines:
             return
         shape, before = _shape(plan), self._expected
         self._expected = shape
-        # An existing one is replaced by another shape only when that shape is wanted twice in a row: if
-        # sandboxes of several sizes take turns, making one for each would cost more than they save.
+        # Replace an existing machine only when the same other shape is wanted twice in a row. If sandboxes of
+        # several sizes take turns, a new machine for each would cost more than it saves.
         if self._wanted is None or shape == before or not (self._making or self._prestarted):
             self._wanted = shape
         if not self._making and not (self._prestarted and self._prestarted[0] == self._wanted):
@@ -115,7 +115,7 @@ class PrestartedMachines:
         return is_current and not plan.engine_disk and not plan.volumes
 
     async def aclose(self) -> None:
-        """End the prestarted machine, and make no more."""
+        """End the prestarted machine, and make no other."""
         self.kept = False
         await self.drain()
 
@@ -191,7 +191,7 @@ class PrestartedMachines:
             await prestarted.kill()
         except (AtollError, OSError) as error:
             _log.error("the prestarted machine %s does not end: %s", prestarted.machine_id, error)
-            self._ids.discard(prestarted.machine_id)  # `gc` removes what is left of it
+            self._ids.discard(prestarted.machine_id)  # `gc` removes the rest of it
             return
         await self._clear(prestarted.machine_id)
 

@@ -43,7 +43,7 @@ _CONSOLE = "console.log"
 
 
 def _claim(state_dir: Path, console: Path) -> None:
-    """Make a machine's directory that of a sandbox: from now on ``strays`` finds it for that sandbox."""
+    """Give a machine's directory to a sandbox: from now on ``strays`` finds it for that sandbox."""
     (state_dir / MARK).write_bytes(RUNS)
     aside = state_dir / f"{_CONSOLE}.new"
     aside.symlink_to(console)
@@ -54,7 +54,7 @@ def _leads_to(state_dir: Path, console: Path) -> bool:
     """Whether a machine's directory was claimed for the sandbox that has this console."""
     try:
         return (state_dir / _CONSOLE).readlink() == console
-    except OSError:  # it is claimed for no sandbox
+    except OSError:  # no sandbox has claimed it
         return False
 
 
@@ -225,15 +225,14 @@ class RunningMachines:
         return found
 
     def let_go(self, running: RunningMachine) -> None:
-        """Disown a machine that keeps running: unless it is adopted again, it is a leftover."""
+        """Disown a machine that keeps running: it becomes a leftover unless somebody adopts it."""
         running.close()
         self._owned.pop(running.state_dir.name, None)
 
     async def end(self, running: RunningMachine) -> None:
-        """End the machine and unmount its disk, whatever state they are in. The link stays the caller's.
+        """End the machine and unmount its disk, in any state. The caller keeps the link.
 
-        If the host refuses to end something, that is logged, and nothing starts on that disk before it has
-        ended.
+        If the host refuses to end something, this logs it. Nothing starts on that disk before its end.
 
         Postcondition: no process or mount of the machine is left; its disk is.
         """

@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 _LOOK_S = 1.0
 _TIDY_S = 10.0
 _AT_ONCE = 1
-# A host that cannot tell within this is busy; there is another look soon.
+# A host that does not answer within this time is busy; the next look is soon.
 _STATS_S = 5.0
 _log = logging.getLogger(__name__)
 
 
 class _Watch:
-    """What is known of one sandbox since its last snapshot."""
+    """A sandbox's record since its last snapshot."""
 
     def __init__(self, base: ActivityReading, turns: SnapshotDue, *, changed: bool) -> None:
         self.machine_id = ""
@@ -120,7 +120,7 @@ class AutomaticSnapshots:
                 made_at[row.sandbox_id][row.snapshot_id] = row.created_at
         for sandbox_id, made in made_at.items():
             owner = owners.get(sandbox_id)
-            # What a user has killed is not kept by what was made for its crashes.
+            # Snapshots made for crashes do not outlive a sandbox that its user has killed.
             old = (
                 list(made)
                 if owner is None
@@ -135,7 +135,7 @@ class AutomaticSnapshots:
     async def _remove(self, snapshot_id: str) -> None:
         try:
             await self.tasks.run(self.snapshots.remove(snapshot_id))
-        except (AtollError, OSError) as error:  # something stands on it
+        except (AtollError, OSError) as error:  # it is still needed
             _log.debug("the automatic snapshot %s stays: %s", snapshot_id, error)
 
     async def _look_at(self, sandbox: Sandbox, running: RunningMachine) -> None:
@@ -147,7 +147,7 @@ class AutomaticSnapshots:
             watch.turns.made(self.clock.boot_s())
             await self._rebase(watch, sandbox, running)
         elif machine_id != watch.machine_id:
-            # It slept meanwhile, and what it did right before that was not seen.
+            # The sandbox slept meanwhile, and its work right before that was not seen.
             changed = watch.changed or watch.machine_id != ""
             await self._rebase(watch, sandbox, running)
             watch.changed = changed
@@ -173,7 +173,7 @@ class AutomaticSnapshots:
                 since_at = max(since_at, self.registry.snapshot(row.snapshot_id).created_at)
         passed_s = max(0.0, self.clock.unix_s() - since_at)
         base = await self._measure(running)
-        # What happened under an earlier supervisor, or between its start and this look, was not seen.
+        # Work under an earlier supervisor, or between the machine's start and this look, was not seen.
         changed = sandbox.dialled or row.created_at < self._began_at
         watch = _Watch(base, SnapshotDue(self.clock.boot_s() - passed_s), changed=changed)
         watch.machine_id, watch.snapshot_id = running.machine.machine_id, row.snapshot_id
@@ -222,7 +222,8 @@ class AutomaticSnapshots:
             if running is not None and sandbox.row.snapshot_id == made.snapshot_id:
                 with suppress(AtollError, OSError):
                     await self._rebase(watch, sandbox, running)
-            # What it did while this was being written is in the next one. After a doubt there is no other.
+            # Work done during this write waits for the next snapshot. A doubt brings only one further
+            # snapshot.
             watch.doubted = watch.changed = not watch.doubted and may_have_worked(before, watch.last)
         await self.tidy()
 
@@ -237,7 +238,7 @@ class AutomaticSnapshots:
                 return
             try:
                 await self.registry.change(sandbox, snapshot_failed=failure)
-            except (AtollError, OSError):  # on a full disk it is told from memory
+            except (AtollError, OSError):  # on a full disk, only memory keeps it
                 sandbox.row = sandbox.row.but(snapshot_failed=failure)
 
 

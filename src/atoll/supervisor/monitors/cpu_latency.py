@@ -16,7 +16,7 @@ _SOON_S = 0.25
 # From the start of an operation: this covers the operation and the first command after it.
 _OPERATION_S = 1.0
 # The share of all processors' time above which idle ones are kept awake. So this costs at most seven times
-# what the sandboxes use. It goes on until they use less than half of that share.
+# the sandboxes' own usage. It goes on until they use less than half of that share.
 _BUSY_SHARE = 1 / 8
 
 
@@ -63,7 +63,7 @@ class LatencyMonitor:
             self._latency.close()
 
     def look(self) -> None:
-        """Compare the processor time with that of the last look, and make or withdraw the request."""
+        """Compare the processor time with the last look's, and make or withdraw the request."""
         now_s = self._clock()
         used_s = self._used_s() or 0.0
         all_s = (now_s - self._looked_s) * self._processors

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 Wake = Callable[["Sandbox"], Coroutine[Any, Any, object]]
 
-# Of one sandbox: so many wakes at once, and then one in so many seconds. One that is idle for longer before it
-# is suspended never waits for this.
+# How many wakes one sandbox may have in a burst, and the seconds per wake after that. A sandbox with a longer
+# idle time before its suspend never waits for this.
 WAKES_AT_ONCE = 10
 WAKE_EVERY_S = 60.0
-# Of all sandboxes: those that clients wait for have their turns between these.
+# How many wakes by data run at once; wakes that clients wait for have their turns between these.
 _AT_ONCE = 4
-# A wake that fails costs a restore. One that may not be costs nothing, and may be allowed at any moment.
+# A failed wake costs a restore. A forbidden wake costs nothing, and may be allowed at any moment.
 PAUSES_S = (5.0, 15.0, 60.0, 300.0)
 _FORBIDDEN_S = 10.0
 # The event loop's clock stops while the host sleeps, so it never waits for longer than this.
@@ -76,7 +76,7 @@ class DataWakes:
     _turns: Turns = field(default_factory=lambda: Turns(_AT_ONCE), init=False)
 
     def start(self, wake: Wake) -> None:
-        """Begin to wake those that get data, with ``wake``: also those that sleep since before this process."""
+        """Begin to wake sandboxes that get data, also those asleep since before this process."""
         self._wake = wake
         for sandbox in self.registry.sandboxes():
             if sandbox.row.state == "suspended":
@@ -101,7 +101,7 @@ class DataWakes:
             self._forget_gone()
             sleeper = self._sleepers[sandbox.sandbox_id] = _Sleeper(sandbox, self.boot_s)
         if sleeper.generation != row.generation and sleeper.waking is not None:
-            sleeper.waking.cancel()  # the guest has got what it was for
+            sleeper.waking.cancel()  # the guest has run meanwhile and got its data
             sleeper.waking = None
         sleeper.generation = row.generation
         if sleeper.is_same_sleep and sleeper.waking is None and not link.guest.is_watched:
@@ -146,13 +146,13 @@ class DataWakes:
                 )
 
     async def _pass(self, wait_s: float) -> None:
-        """Return when so many seconds have passed, also while the host slept."""
+        """Return after this many seconds, which go on while the host sleeps."""
         until_s = self.boot_s() + wait_s
         while self.boot_s() < until_s:  # noqa: ASYNC110 - the clock has no event
             await asyncio.sleep(_LOOK_S)
 
     def _forget_gone(self) -> None:
-        """Forget sandboxes that are gone, before there is one more."""
+        """Forget sandboxes that are gone, before another comes."""
         known = {sandbox.sandbox_id for sandbox in self.registry.sandboxes()}
         for gone in self._sleepers.keys() - known:
             del self._sleepers[gone]

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from atoll.snapshots import Layers
     from atoll.supervisor.state.running_machine import RunningMachine
 
-# What the guest's kernel cannot count: files of the image that the host copies at their first change.
+# How often to look for growth that the guest's kernel cannot count: the host copies the image's files at
+# their first change.
 _LOOK_S = 10.0
-# With the default limit a disk is measured only when its kernel asks, as long as so much is left.
+# With the default limit, and more than this left, a disk is measured only when its kernel asks.
 _NEAR_BYTES = 1 << 30
 # Measuring takes at most this share of a processor. Only its own time counts: on a busy host a guest that waits for
 # room must not wait the longer.
@@ -34,11 +35,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False, repr=False)
 class DiskMonitor:
-    """Measures a running machine's disk whenever its kernel asks, and tells it how much may be added.
+    """Measures a running machine's disk whenever its kernel asks, and tells it the growth still allowed.
 
     Args:
         limits: Returns the sandbox's current limits.
-        seldom: Whether its limit is now the default one, which most sandboxes never come near.
+        seldom: Whether its limit is now the default, which most sandboxes never come near.
     """
 
     running: RunningMachine
@@ -67,7 +68,7 @@ class DiskMonitor:
             os.close(event_fd)
 
     async def _watched(self, event_fd: int) -> bool:
-        """Watch until something fails. Returns whether the watch is over because the machine is gone."""
+        """Watch until something fails. Returns True if the machine is gone."""
         try:
             await self._watching(event_fd)
         except (AtollError, OSError) as error:

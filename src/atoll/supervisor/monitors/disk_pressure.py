@@ -1,4 +1,4 @@
-"""Makes room when the home's file system is nearly full: from what can be had again, then by putting to sleep."""
+"""Makes room when the home's file system is nearly full: drops replaceable data, then suspends sandboxes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.tasks import Tasks
 
 _LOOK_S = 10.0
-# Room that could be made was made; looking for more each time would cost more than it frees.
+# After a try, wait this long: to look for more room each time would cost more than it frees.
 _AGAIN_S = 600.0
-# It is over only when clearly more is free, so that it does not begin again with the next file.
+# The pressure is over only when clearly more is free, so that the next file does not bring it back.
 _OVER = 1.2
 # A memory that is written to a full disk must not fill it.
 _SHARE_OF_FREE = 4
@@ -35,8 +35,8 @@ class DiskPressure:
 
     Args:
         disk: Returns the size and the free space of the home's file system.
-        low_percent: It is nearly full when less than this is free; 0 never looks.
-        steps: What frees space without losing anything, each with words for people, in order.
+        low_percent: The file system is nearly full when less than this is free; 0 never looks.
+        steps: The ways to free space without losing anything, in order, each with its description.
         tell: Writes a line into a sandbox's log.
         unix_s: Returns Unix seconds.
     """
@@ -95,7 +95,7 @@ class DiskPressure:
         return (await asyncio.to_thread(self.disk)).free < low_bytes * _OVER
 
     async def _fits(self, sandbox: Sandbox) -> bool:
-        """Whether its memory takes but a small part of what is free."""
+        """Whether the sandbox's memory takes only a small part of the free space."""
         memory_bytes = self.idle.memory_bytes(sandbox)
         free_bytes = (await asyncio.to_thread(self.disk)).free
         return memory_bytes is not None and memory_bytes * _SHARE_OF_FREE <= free_bytes

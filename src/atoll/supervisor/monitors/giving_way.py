@@ -12,33 +12,33 @@ from atoll.types import HostMemory
 _GROWTH_BYTES = 16 << 20
 _WINDOW_S = 5.0
 _STEP_S = 0.25
-# What was killed gives its memory back within about a second, on a busy host a bit later. Below half of what
-# stays free, nothing waits that long.
+# A killed program gives its memory back within about a second, on a busy host a bit later. Once less than
+# half of the reserve is free, the next kill does not wait that long.
 _GRACE_S, _CRITICAL_GRACE_S = 1.5, 0.25
 _CRITICAL = 0.5
-# A guest that still grows so soon after its biggest program was killed goes as a whole.
+# A guest that still grows this soon after its biggest program was killed goes as a whole.
 _TRIED_S = 10.0
 # More than this is no noise: memory is coming back.
 _RISE_BYTES = 4 << 20
 
 
 class Victim(NamedTuple):
-    """What to kill: the biggest program of a sandbox, or the whole of it."""
+    """A sandbox to kill from: its biggest program, or all of it."""
 
     sandbox_id: str
     how: Literal["program", "guest"]
 
 
 def is_critical(memory: HostMemory) -> bool:
-    """Whether less than half of what is to stay free is left."""
+    """Whether less than half of the reserve is free."""
     return memory.available_bytes < memory.kept_free_bytes * _CRITICAL
 
 
 class GivingWay:
     """Knows how sandboxes have grown in the last seconds.
 
-    The fastest grower's biggest program goes first, then the biggest grower as a whole. Who does not grow is
-    spared, unless the memory left is critical: then the biggest goes.
+    The fastest grower's biggest program goes first, then the biggest grower as a whole. A sandbox that does
+    not grow is spared, unless the free memory is critical: then the biggest goes.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class GivingWay:
                 past.popleft()
 
     def next(self, memory: HostMemory, now_s: float) -> Victim | None:
-        """What to kill now, if something has to be."""
+        """The next victim, if there has to be one."""
         rises = memory.available_bytes > self._available_bytes + _RISE_BYTES
         self._available_bytes = memory.available_bytes
         critical = is_critical(memory)

@@ -1,4 +1,4 @@
-"""Records what running sandboxes have used in the last hour."""
+"""Records the usage of running sandboxes in the last hour."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class History:
     def of(
         self, sandbox: Sandbox, start_s: float | None = None, end_s: float | None = None
     ) -> list[StatsSample]:
-        """The samples of a sandbox between two Unix times; None is no bound."""
+        """The samples of a sandbox between two Unix times; None means no bound."""
         past = self._pasts.get(sandbox.sandbox_id)
         return [
             sample

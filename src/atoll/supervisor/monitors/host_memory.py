@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 _LOOK_S, _LEAST_S = 1.0, 0.05
 # All guests of a host together take memory no faster than this.
 _FASTEST_BYTES_S = 4 << 30
-# Where so much is left beyond what stays free, as a part of that, each guest is looked at, and idle ones sleep.
+# Below these amounts of spare memory, as parts of the reserve, look at each guest, and suspend idle ones.
 _NEAR, _TIGHT = 1.0, 0.25
-# To read the memory of many guests takes a while, which may be this part of the time.
+# Reading the memory of many guests takes a while, at most this share of the time.
 _READING_SHARE = 0.1
 _TRAFFIC_S = 10.0
 _IDLE_AGAIN_S = 1.0
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 def pause_s(memory: HostMemory) -> float:
-    """The shortest time in which guests can take what is left for them."""
+    """The shortest time in which guests can use up the spare memory."""
     return min(_LOOK_S, max(_LEAST_S, memory.spare_bytes / _FASTEST_BYTES_S))
 
 
@@ -51,13 +51,13 @@ class HostMemoryMonitor:
 
     Args:
         look: Returns the host's memory.
-        admission: Knows what machines need that are to start.
+        admission: Knows the needs of machines that are about to start.
         registry: The sandboxes.
-        idle: Those that do nothing.
+        idle: The idle sandboxes.
         agents: Have guests kill a program.
-        spares: What ends the machines that only wait to be used.
-        bound: Has the kernel bound what all sandboxes use together.
-        tasks: Owner of the watching and of what it starts.
+        spares: End the machines that only wait to be used.
+        bound: Has the kernel bound the memory of all sandboxes together.
+        tasks: Owner of the watching and of the work that it starts.
         tell: Writes a line into a sandbox's log.
     """
 
@@ -84,7 +84,7 @@ class HostMemoryMonitor:
         self._tasks = tasks
         self._tell = tell
         self._way = GivingWay()
-        # Its own thread: others may all wait for a disk.
+        # This has its own thread: all others may wait for a disk.
         self._reader = ThreadPoolExecutor(1, "host-memory")
         self._read_again_s = 0.0
         self._sleeping: asyncio.Task[None] | None = None
@@ -176,7 +176,7 @@ class HostMemoryMonitor:
         await asyncio.sleep(_IDLE_AGAIN_S)
 
     def _kill(self, victim: Victim) -> None:
-        """Begin to kill: who else grows is watched meanwhile."""
+        """Begin to kill. The watch on other growing sandboxes goes on meanwhile."""
         sandbox = self._registry.sandbox(victim.sandbox_id)
         running = sandbox.running
         if running is None or running.leaving:

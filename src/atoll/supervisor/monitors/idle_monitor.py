@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 _PARTS = 4
 _SELDOM_S, _OFTEN_S = 5.0, 0.25
 _LOOK_S = 1.0
-# A question that nobody answers for longer is none: some protocols tell things without waiting for an answer.
+# A question that goes unanswered for longer counts as none: some protocols send data without expecting an
+# answer.
 _ANSWER_MOST_S = 600.0
-# What cannot be put to sleep, for example on a full disk, is tried again.
+# Retry a sandbox that cannot be suspended, for example on a full disk, after this time.
 _AGAIN_S = 10.0
 AWAKE_MOST_S = 86_400.0
 _log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class IdleMonitor:
-    """Reads what the sandboxes use that sleep when they are idle, all in one task.
+    """Reads the usage of sandboxes that sleep when idle, all in one task.
 
     Args:
         idle_most_s: Returns how long a sandbox of a team may be idle at most.
@@ -83,10 +84,10 @@ class IdleMonitor:
             return
 
     async def keep_awake(self, sandbox: Sandbox, seconds: float) -> None:
-        """Wake a sandbox, and have it count as active for so long. 0 ends what was asked for earlier.
+        """Wake a sandbox, and have it count as active for this long. 0 ends an earlier request.
 
         Raises:
-            InvalidSpecError: It is no number of seconds, or more than a day.
+            InvalidSpecError: ``seconds`` is no number, is negative, or is more than a day.
             AsleepError: The sandbox sleeps, and use does not wake it.
             UnpluggedError: The sandbox is unplugged.
         """
@@ -122,10 +123,10 @@ class IdleMonitor:
 
     def _tiers(self, sandbox: Sandbox) -> Tiers:
         row = sandbox.row
-        # The steps of a build are a client's, who may wait for anything.
+        # A client runs the steps of a build, and may wait for anything.
         if BUILD_ATTRIBUTE in row.attributes:
             return NEVER
-        # one that a client holds ends with that client, so nothing is forgotten
+        # a held sandbox ends with its client, so it is never forgotten
         default = self.default._replace(suspend_s=None) if sandbox.holders else self.default
         return tiers_of(row.lifecycle, default, self.idle_most_s(row.team))
 
@@ -151,11 +152,11 @@ class IdleMonitor:
             return
         if self._due(sandbox, running) is not None:
             self._sleeping.add(sandbox.sandbox_id)
-            # Not awaited: the others are watched meanwhile.
+            # Do not await this: the watch on the others goes on meanwhile.
             self.tasks.spawn(self._sleep(sandbox))
 
     async def _read(self, sandbox: Sandbox, running: RunningMachine, within_s: float = 0.0) -> bool:
-        """Read what a machine has used. A measurement of the history that is not older than this is used too."""
+        """Read a machine's usage. A measurement in the history no older than ``within_s`` will do."""
         try:
             payload_bytes = _payload_bytes(running)
             cpu_s = self.history.cpu_s(sandbox, running.machine.machine_id, within_s)
@@ -173,7 +174,7 @@ class IdleMonitor:
         sleep = sandbox.idleness.due(sandbox.row.state, self.clock.awake_s())
         if sleep is None or sandbox.row.state != "running":
             return sleep
-        # Asked only now: that looks at every connection of the host.
+        # Ask only now: the answer takes a look at every connection of the host.
         try:
             # An answer from outside would wake it.
             asked_s = running.link.unanswered_s(by_guest=not sandbox.row.lifecycle.wake_on_data)
@@ -200,7 +201,7 @@ class IdleMonitor:
             self._sleeping.discard(sandbox.sandbox_id)
 
     async def _ask(self, sandbox: Sandbox) -> AgentStats | None:
-        """Ask a running guest whether it has a reason to stay awake, or to wake. One that does not answer has none."""
+        """Ask a running guest for reasons to stay awake, or to wake. No answer counts as none."""
         running = sandbox.running
         if running is None or sandbox.row.state != "running":
             return None
@@ -219,7 +220,7 @@ class IdleMonitor:
         running = sandbox.running
         if running is None or sandbox.unplugged is not None or sandbox.row.state not in ("running", "paused"):
             return
-        # Read first: a guest that is frozen has had a moment for what came before, and is thawed for the rest.
+        # Read this first. The guest has had a moment for all data up to here; data after this thaws it again.
         received = running.link.received_payload_bytes()
         payload_bytes = _payload_bytes(running)
         if sandbox.row.state == "running" and not await self._read(sandbox, running):
@@ -231,17 +232,17 @@ class IdleMonitor:
         if sleep == "suspended":
             await self.suspends.suspend_locked(sandbox, cause="idle")
             if sandbox.row.lifecycle.wake_on_data and _payload_bytes(running) > payload_bytes:
-                # It has perhaps got something that it had no time for.
+                # The guest may have got data that it had no time to handle.
                 self.tasks.spawn(self.wakes.use(sandbox))
         else:
             wakes_at = wake_time(sandbox.row.lifecycle, wake_at, self.clock.unix_s())
             await self.pauses.pause_locked(sandbox, "idle", received=received, wakes_at=wakes_at)
-            # Noted here: data may thaw it before the next look, and then it has a while to handle that.
+            # Note this here: data may thaw it before the next look, and then it has a while to handle that.
             sandbox.idleness.enter("paused", self.clock.awake_s())
 
 
 def _payload_bytes(running: RunningMachine) -> int:
-    """How much a guest has sent and received, without what the supervisor has asked it."""
+    """The bytes that a guest has sent and received, without the supervisor's own exchanges."""
     return running.link.payload_bytes() - running.own_bytes
 
 

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 def is_idle(samples: Sequence[StatsSample], now_s: float) -> bool:
-    """Whether a sandbox has used next to no processor for a minute. Nothing is known of one without samples."""
+    """Whether a sandbox has used next to no processor for a minute. Without samples this is False."""
     recent = [sample for sample in samples if sample.at >= now_s - _IDLE_S]
     known = [sample.cpu_percent for sample in recent if sample.cpu_percent is not None]
     return (
@@ -55,7 +55,7 @@ class IdleSandboxes:
     _moved: dict[str, tuple[float, tuple[int, int]]] = field(default_factory=dict, init=False)
 
     async def note_traffic(self) -> None:
-        """Look at who talks. To be called every few seconds, from a minute before the others on."""
+        """Note which sandboxes have traffic. Call this every few seconds, starting a minute early."""
         now_s, sandboxes = self.unix_s(), self.registry.sandboxes()
         for gone in self._moved.keys() - {one.sandbox_id for one in sandboxes if one.running is not None}:
             del self._moved[gone]
@@ -71,7 +71,7 @@ class IdleSandboxes:
                     self._moved[one.sandbox_id] = (now_s, counted)
 
     def found(self, *, paused: bool) -> list[Sandbox]:
-        """Those that do nothing, the biggest first; with ``paused`` those too that are paused."""
+        """The idle sandboxes, the biggest first; with ``paused`` the paused ones too."""
         found = [one for one in self.registry.sandboxes() if self._may_sleep(one, paused=paused)]
         return sorted(found, key=lambda one: -(self.memory_bytes(one) or 0))
 

@@ -1,4 +1,4 @@
-"""Ends leases and lifetimes when they are over, and what clients have left behind."""
+"""Ends leases and lifetimes when they are over, and sandboxes that clients have left behind."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # The event loop's clock stops while the host sleeps, so it never waits for longer than this.
 _LOOK_S = 1.0
-# What could not be ended, for example on a full disk, is tried again.
+# Retry a sandbox that could not be ended, for example on a full disk, after this time.
 _AGAIN_S = 10.0
 _log = logging.getLogger(__name__)
 
@@ -49,22 +49,22 @@ class LeaseExpiry:
     tell: Callable[[str, str], None]
 
     def start(self) -> None:
-        """Start with all leases of the registry. Those that ended while no supervisor ran are handled now."""
+        """Start with all leases of the registry, also those that ended while no supervisor ran."""
         for sandbox in self.registry.sandboxes():
             self.due.note(sandbox.row)
         self.tasks.watch(self._watching())
 
     async def set_lease(self, sandbox: Sandbox, ttl_s: float | None, *, extend_only: bool = False) -> None:
-        """Set the lease to end ``ttl_s`` seconds from now. With 0 it has ended when this returns.
+        """Set the lease to end ``ttl_s`` seconds from now. A lease of 0 has ended when this returns.
 
         Args:
-            ttl_s: None is no lease.
+            ttl_s: None means no lease.
             extend_only: A lease that ends later, or never, stays.
 
         Raises:
             InvalidSpecError: ``ttl_s`` is not a valid length.
             StateError: The sandbox does not run, or is unplugged.
-            QuotaError: The quota of its team does not allow such a lease.
+            QuotaError: The quota of its team does not allow a lease of this length.
         """
         self.quotas.check_lease(sandbox.row.team, Lifecycle(ttl_s=ttl_s).check())
         async with sandbox.lock:
@@ -97,7 +97,7 @@ class LeaseExpiry:
         with suppress(AtollError):
             sandbox = self.registry.sandbox(sandbox_id)
             self.due.begin_end(sandbox_id)
-            # Not awaited: a sandbox in the middle of an operation must not keep others running.
+            # Do not await this: a sandbox in the middle of an operation must not keep others running.
             self.tasks.spawn(self._end(sandbox))
 
     async def _end(self, sandbox: Sandbox) -> None:
@@ -124,19 +124,19 @@ class LeaseExpiry:
             self.due.end(sandbox.sandbox_id, due)
 
     async def _end_locked(self, sandbox: Sandbox) -> None:
-        """Do what the sandbox's lifecycle says for the end of its lease."""
+        """End the lease as the sandbox's lifecycle says."""
         row, then = sandbox.row, sandbox.row.lifecycle.on_expiry
         _log.info("the lease of sandbox %s has ended: %s", sandbox.sandbox_id, then)
         if then == "kill":
             await self.kills.kill_locked(sandbox)
         elif row.state in ("running", "paused"):
             self.tell(sandbox.sandbox_id, f"its lease has ended: {then}")
-            # If the engine keeps the disk, it is in the memory, so the memory is kept too. To be stopped, a
-            # guest would have to run, and what an unplugged one has in its memory is kept for inspection.
+            # If the engine keeps the disk, it is in the memory, so keep the memory too. A stop needs a
+            # running guest, and the memory of an unplugged one is kept for inspection.
             memory = then == "suspend" or row.engine_disk or sandbox.unplugged is not None
             await self.suspends.suspend_locked(sandbox, memory=memory, cause="lease")
         elif row.state != "killed":
-            # one that has crashed is not recovered without a use any more
+            # a crashed sandbox now waits for a use to recover it
             await self.registry.change(sandbox, **NO_LEASE, crashed_running=False)
 
     async def _leave_locked(self, sandbox: Sandbox) -> None:

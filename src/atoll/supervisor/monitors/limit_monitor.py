@@ -1,4 +1,4 @@
-"""Watches what no kernel enforces: disks, and memory if there is no cgroup."""
+"""Watches the limits that no kernel enforces: disks, and memory if there is no cgroup."""
 
 from __future__ import annotations
 

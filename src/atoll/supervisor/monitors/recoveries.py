@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _LOOK_S = 0.5
 _AT_ONCE = 2
-# Before each try in a row. What crashes again and again is left to whoever uses it next.
+# The pause before each try in a row. A sandbox that keeps crashing then waits for its next use.
 PAUSES_S = (0.0, 2.0, 10.0, 60.0, 300.0)
 _log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Recoveries:
             await asyncio.sleep(_LOOK_S)
 
     def look(self) -> None:
-        """Look once at each sandbox, and begin what is due."""
+        """Look once at each sandbox, and begin the due recoveries."""
         if self.is_drained():
             self._crashes.clear()
             return

@@ -44,8 +44,8 @@ class Schedules:
     Args:
         registry: The sandboxes, whose rows have the services and their last runs.
         wakes: Wakes the sandboxes.
-        suspends: Puts those back to sleep that only a run has woken.
-        leases: Extends the leases of those that run something.
+        suspends: Puts a sandbox back to sleep that only a run has woken.
+        leases: Extends the lease of a sandbox during a run.
         agents: Calls the guests' agents.
         clients: How many clients are connected.
         tasks: Owner of the watching and of the runs.
@@ -85,11 +85,11 @@ class Schedules:
         return any(_runnable(sandbox) for sandbox in self._registry.sandboxes())
 
     def close(self) -> None:
-        """Wake nothing any more: what is due now runs at the next start."""
+        """Wake no further sandbox. A run that is due now starts with the next supervisor."""
         self._closed = True
 
     async def run(self) -> None:
-        """Run what is due, until ``close``. What was missed while no supervisor ran runs once."""
+        """Run due services until ``close``. A service that missed runs without a supervisor runs once."""
         while not self._closed:
             for sandbox in self._registry.sandboxes():
                 for spec in _runnable(sandbox):
@@ -108,7 +108,7 @@ class Schedules:
             return
         run = ServiceRun(at=self._unix_s())
         try:
-            # First, so that what fails is not tried again at once.
+            # Store this first, so that a failing run is not tried again at once.
             await self._note(sandbox, spec, run)
         except (AtollError, OSError) as error:
             _log.warning("cannot store a run in sandbox %s: %s", sandbox.sandbox_id, error)
@@ -168,7 +168,7 @@ class Schedules:
             await self._registry.change(sandbox, runs={**kept, spec.name: run})
 
     async def _let_sleep(self, sandbox: Sandbox) -> None:
-        """Suspend again what only a run has woken: without a lease, nothing else would."""
+        """Suspend a sandbox again that only a run has woken: without a lease, nothing else would."""
         if sandbox.row.state == "running" and sandbox.row.ends_at is None and not self._clients():
             with suppress(AtollError):
                 await self._tasks.run(self._suspends.suspend(sandbox))

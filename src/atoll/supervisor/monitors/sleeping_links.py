@@ -32,7 +32,7 @@ class SleepingLinks:
             await self.look()
 
     async def look(self) -> None:
-        """Look once. One with an operation in progress waits for the next look."""
+        """Look once. A sandbox with an operation in progress waits for the next look."""
         for sandbox in self.registry.sandboxes():
             if sandbox.link is not None and sandbox.row.state == "suspended" and not sandbox.lock.locked():
                 async with sandbox.lock:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 # A guest that waits uses 0.4 % of a processor for its clock and its agent, and the shortest command 0.1 s.
 _IDLE_SHARE = 0.0075
 _IDLE_S = 0.01
-# What a snapshot itself takes; more for much memory.
+# The time that a snapshot itself takes; more for much memory.
 _SNAPSHOT_S = 0.3
-# What a kernel that has nothing to do takes and gives back.
+# The memory that an idle kernel takes and gives back.
 _IDLE_BYTES = 16 << 20
 # Failures in a row double the pause, up to this.
 _PAUSE_MOST_S = 3600.0
@@ -19,7 +19,7 @@ _SHARE = 0.1
 
 
 class ActivityReading(NamedTuple):
-    """What a machine has used at one moment; None where nobody counts it."""
+    """A machine's usage at one moment; None where nothing counts it."""
 
     at_s: float
     cpu_s: float | None
@@ -28,14 +28,14 @@ class ActivityReading(NamedTuple):
 
 
 def has_worked(before: ActivityReading, now: ActivityReading) -> bool:
-    """Whether a machine has done more between two readings than one that waits."""
+    """Whether a machine has done more between two readings than a waiting one does."""
     if before.cpu_s is None or now.cpu_s is None:
         return True
     return now.cpu_s - before.cpu_s > _IDLE_S + _IDLE_SHARE * (now.at_s - before.at_s)
 
 
 def may_have_worked(before: ActivityReading, now: ActivityReading) -> bool:
-    """Whether a machine may have done something while its snapshot was written, which also takes time."""
+    """Whether a machine may have worked during its snapshot, less the snapshot's own processor time."""
     return now.cpu_s is not None and has_worked(before, now._replace(cpu_s=now.cpu_s - _SNAPSHOT_S))
 
 

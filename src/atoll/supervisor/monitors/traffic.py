@@ -1,4 +1,4 @@
-"""Wakes idle sandboxes that are paused and get data from outside. One that a client has paused waits for a use."""
+"""Wakes sandboxes that were paused for idleness when they get data from outside."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False, repr=False)
 class Traffic:
-    """Watches the counters of sandboxes that were paused because they were idle, and wakes those that get data."""
+    """Watches the counters of sandboxes that were paused for idleness, and wakes a sandbox that gets data."""
 
     tasks: Tasks
     _watched: dict[str, _Watch] = field(default_factory=dict, init=False)
@@ -30,15 +30,15 @@ class Traffic:
     def watch(self, sandbox: Sandbox, running: RunningMachine, received: int | None = None) -> None:
         """Watch a sandbox as long as it is paused on this running machine. An earlier watch of it ends.
 
-        One that a client has paused is not watched. ``received`` is how much data it had received when that
-        began to count. None is at the first look.
+        A sandbox paused by a client is not watched. ``received`` is the amount of data to count from. None
+        takes the amount at the first look.
         """
         # A new one: the sandbox may have been thawed for a moment, which is no traffic.
         self._watched[sandbox.sandbox_id] = _Watch(sandbox, running, received)
         self._some.set()
 
     async def run(self, wake: Callable[[Sandbox], Awaitable[object]]) -> None:
-        """Look at all watched sandboxes again and again, and call ``wake`` for those that get traffic."""
+        """Look at all watched sandboxes again and again, and call ``wake`` for each that gets traffic."""
         while True:
             await self._some.wait()
             await asyncio.sleep(_LOOK_S)

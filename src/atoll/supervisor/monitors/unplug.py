@@ -1,4 +1,4 @@
-"""Unplugs the sandboxes whose policies want that, and those that a client unplugged while no supervisor answered."""
+"""Unplugs sandboxes at the demand of their policies, or of a client that no supervisor had answered."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class UnplugMonitor:
     async def _hear(self) -> None:
         while True:
             sandbox_id, reason = await self._alarms.next()
-            # Not awaited: others are not to wait for an operation in progress on this one.
+            # Do not await this: others must not wait for an operation in progress on this sandbox.
             self._tasks.watch(self._unplug(sandbox_id, reason))
 
     async def _unplug(self, sandbox_id: str, reason: str) -> None:
         for _ in range(_TRIES):
             try:
                 sandbox = self._registry.sandbox(sandbox_id)
-            except AtollError:  # it is only being made, and its link is cut already; or it was killed
+            except AtollError:  # it is still being made, with its link already cut; or it was killed
                 await asyncio.sleep(_LOOK_S)
                 continue
             await self._tasks.run(self._unplugs.unplug(sandbox, reason))

@@ -1,4 +1,4 @@
-"""Notices guests that do not answer, names them, and ends those that are to be recovered."""
+"""Notices guests that do not answer, reports them, and ends a guest whose lifecycle asks for recovery."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _ASKED_PER_S = 20
 _AT_ONCE = 16
 # How often in a row a guest must not have answered.
 _TRIES = 2
-# So long a guest may not answer before it counts as crashed, if it is to be recovered without a use.
+# How long a guest may be silent before it counts as crashed, if its lifecycle asks for recovery without a
+# use.
 GIVEN_UP_S = 60.0
 _log = logging.getLogger(__name__)
 
@@ -51,7 +52,7 @@ class UnresponsiveGuests:
             await self.look()
 
     async def look(self) -> None:
-        """Ask each running guest once. Those that do not answer hold up no others for long."""
+        """Ask each running guest once. A silent guest holds up the others only for a moment."""
         awake = self._awake()
         machine_ids = {running.machine.machine_id for _, running in awake}
         self._silent = {one: since_s for one, since_s in self._silent.items() if one in machine_ids}
@@ -81,7 +82,7 @@ class UnresponsiveGuests:
                 running.own_bytes += await self.agents.answers(running.link)
             except (AtollError, OSError) as error:
                 if shortage_of(error) is not None:
-                    return  # the host's, which says nothing about the guest
+                    return  # this shortage is the host's, and says nothing about the guest
             else:
                 self._heard(sandbox, running)
                 return

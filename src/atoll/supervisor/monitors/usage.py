@@ -1,4 +1,4 @@
-"""Measures what sandboxes use of the host."""
+"""Measures the usage of sandboxes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Usage:
     agents: Agents
 
     async def of(self, sandbox: Sandbox) -> SandboxStats:
-        """What a sandbox uses now."""
+        """A sandbox's current usage."""
         disk_bytes = await asyncio.to_thread(self._disk_bytes, sandbox.row)
         row = sandbox.row
         limits = self.quotas.limits_within(row)
@@ -56,7 +56,7 @@ class Usage:
         machine = await running.alive(running.machine.stats(), sandbox.sandbox_id)
         processes = None
         if sandbox.row.state == "running":
-            with suppress(AtollError):  # there are statistics even if the guest does not answer
+            with suppress(AtollError):  # the rest of the statistics needs no answer from the guest
                 before = running.link.payload_bytes()
                 processes = (
                     await running.alive(self.agents.stats(running.link), sandbox.sandbox_id)

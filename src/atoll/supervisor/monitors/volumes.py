@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from atoll.supervisor.storage.volumes import Volumes
     from atoll.supervisor.tenants.volume_quotas import VolumeQuotas
 
-# What a sandbox may add until it is told more, in all its mounts of a volume.
+# The growth that a sandbox is granted at a time, over all its mounts of a volume.
 _CHUNK_BYTES = 64 << 20
-# While some guests need more than a chunk, the resting guests may together add this part of what is left.
+# While some guests need more than a chunk, the resting guests together may add this part of the free space.
 _RESTING_PART = 8
 # Measuring takes at most this share of a processor. To ask and tell a guest's kernel takes about a millisecond of it.
 _SHARE = 0.1
@@ -68,9 +68,9 @@ class _Watched:
     Attributes:
         wanted: Set when a guest needs more, or a measurement is needed.
         stale: Whether it is to be measured before anybody gets more.
-        needs: What guests need that have asked, in bytes.
+        needs: The needs of the guests that have asked, in bytes.
         quota_bytes: Its quota at the last measurement.
-        left_bytes: What was left then and has not been handed out since.
+        left_bytes: The space left at that time, less the chunks handed out since.
         due_s: When it may be measured again.
     """
 
@@ -87,14 +87,14 @@ class VolumeMonitor:
     """Hands out the quotas of volumes in chunks to the kernels of the sandboxes that may write to them.
 
     A volume with a quota is measured when a sandbox that may write to it starts or ends, when one needs more,
-    and when a client has changed it. If it may not be measured again yet, who needs more gets it from what was
-    left. All chunks since a measurement are together no more than what was left then. So a volume goes over its
-    quota by what the sandboxes could still add from earlier chunks: one chunk each.
+    and when a client has changed it. If it may not be measured again yet, a guest that needs more gets a
+    chunk of the space left by the last measurement. All chunks since a measurement fit into that space. So a
+    volume exceeds its quota by at most the unused parts of earlier chunks: one chunk for each sandbox.
 
     Args:
         volumes: The volumes.
-        quotas: Says when clients have changed one.
-        paths: Where they are.
+        quotas: Tells when a client has changed a volume.
+        paths: Where the volumes are.
         tasks: Owner of the measuring.
     """
 
@@ -193,7 +193,7 @@ class VolumeMonitor:
             del self._watched[volume_id]
 
     async def _serve(self, volume_id: str, watched: _Watched) -> bool:
-        """Give a chunk to all that have asked from what was left, if it is not time to measure and that is enough."""
+        """Give every guest that asked a chunk. Returns False if a measurement has to come first."""
         asking = {each: need for each, need in watched.needs.items() if each in watched.guests}
         budgets = {each: _CHUNK_BYTES // len(each.targets[volume_id]) for each in asking}
         if (
@@ -209,7 +209,7 @@ class VolumeMonitor:
         return len(told) == len(asking)
 
     async def _renew(self, volume_id: str, watched: _Watched) -> None:
-        """Measure a volume and tell all who may write to it."""
+        """Measure a volume, and tell all guests that may write to it."""
         watched.stale, watched.left_bytes, guests = False, 0, list(watched.guests)
         watched.needs.clear()
         quota_bytes = self._quota_bytes(volume_id)
@@ -229,7 +229,7 @@ class VolumeMonitor:
     async def _measured(
         self, volume_id: str, guests: list[_Guest], watched: _Watched
     ) -> tuple[dict[_Guest, int], float]:
-        """Measure what is left. Returns what guests may add to each mount, and how long that took."""
+        """Measure the space left. Returns each guest's growth for a mount, and the seconds this took."""
         uses = dict[_Guest, list[VolumeUse]]()
 
         async def measure(guest: _Guest) -> None:
@@ -243,7 +243,7 @@ class VolumeMonitor:
             used_bytes += max(0, sum(rests) - _CHUNK_BYTES)
         watched.left_bytes = watched.quota_bytes - used_bytes
         if any(_is_endless(use.rest_bytes) for each in uses.values() for use in each):
-            self.look(volume_id)  # nothing has limited what they added while it was measured
+            self.look(volume_id)  # guests could grow without a limit during the measurement
         return _divided(watched.left_bytes, uses, volume_id), took_s
 
     def _again(self, volume_id: str) -> None:
@@ -252,7 +252,7 @@ class VolumeMonitor:
     async def _give(
         self, volume_id: str, budgets: dict[_Guest, int], watched: _Watched
     ) -> tuple[list[_Guest], int]:
-        """Tell guests what they may add to each mount. Returns those told, and what a measurement may have missed."""
+        """Tell guests their growth for a mount. Returns the guests told, and the bytes measurements miss."""
         missed_bytes = 0
 
         async def give(guest: _Guest) -> None:
@@ -267,7 +267,7 @@ class VolumeMonitor:
         return await self._reached(list(budgets), give), missed_bytes
 
     async def _reached(self, guests: list[_Guest], tell: Callable[[_Guest], Awaitable[None]]) -> list[_Guest]:
-        """Tell all, and return those that could be told. One that hangs keeps the others waiting for a moment."""
+        """Tell all guests, and return those that were told. A guest that hangs delays this for a moment."""
 
         async def tried(guest: _Guest) -> bool:
             try:
@@ -294,14 +294,14 @@ class VolumeMonitor:
         return None if quota_mib is None else quota_mib << 20
 
     def _use(self, volume_id: str) -> tuple[int, float]:
-        """What is in a volume, and how many seconds of a processor it took to measure that. Blocks."""
+        """A volume's size, and the processor time in seconds of this measurement. Blocks."""
         began_s = time.thread_time()
         used_bytes = tree_use(self._paths.volume_data(volume_id)).size_bytes
         return used_bytes, time.thread_time() - began_s
 
 
 def _divided(left_bytes: int, uses: dict[_Guest, list[VolumeUse]], volume_id: str) -> dict[_Guest, int]:
-    """Divide what is left. Returns what each guest may add to each of its mounts."""
+    """Divide the space left. Returns the growth allowed to each guest, for each of its mounts."""
     left_bytes = max(0, left_bytes)
     mounts = {each: len(each.targets[volume_id]) for each in uses}
     needs = {

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 # The event loop's clock stops while the host sleeps, so it never waits for longer than this.
 _LOOK_S = 0.5
-# Of all sandboxes: those that clients wait for have their turns between these.
+# How many timed wakes run at once; wakes that clients wait for have their turns between these.
 _AT_ONCE = 4
-# A wake that fails costs a restore. One that may not be costs nothing, and may be allowed at any moment.
+# A failed wake costs a restore. A forbidden wake costs nothing, and may be allowed at any moment.
 PAUSES_S = (5.0, 15.0, 60.0, 300.0)
 _FORBIDDEN_S = 10.0
 _log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class WakeTimers:
         return not self._closed and any(_is_set(sandbox) for sandbox in self.registry.sandboxes())
 
     def close(self) -> None:
-        """Wake nothing any more: the next supervisor wakes what was due."""
+        """Wake no further sandbox: the next supervisor makes the due wakes."""
         self._closed = True
 
     async def run(self) -> None:

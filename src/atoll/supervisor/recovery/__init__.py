@@ -1,1 +1,1 @@
-"""Recovers what an earlier supervisor left, and removes leftovers."""
+"""Recovers the sandboxes of an earlier supervisor, and removes leftovers."""

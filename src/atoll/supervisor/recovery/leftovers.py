@@ -1,4 +1,4 @@
-"""Finds and removes what a crash left on the host and nothing owns."""
+"""Finds and removes the leftovers of a crash on the host, which nothing owns."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Found(msgspec.Struct, frozen=True):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LeftoverCollector:
-    """Finds and removes what nothing owns.
+    """Finds and removes leftovers, which nothing owns.
 
     Args:
         pool_ids: The sandbox ids of warm machines.
@@ -71,14 +71,14 @@ class LeftoverCollector:
         return [found.leftover for found in await self._look(self._all)]
 
     async def collect(self, *, images: bool = False, wait: bool = True) -> list[Leftover]:
-        """Remove all leftovers, and return what was removed.
+        """Remove all leftovers, and return them.
 
         Args:
             images: Also remove images that lost their name, layers and downloads: users decide when those go.
-            wait: Return when everything is erased, and not when it is out of its place.
+            wait: Return only when everything is erased, and not as soon as it is moved away.
         """
         removed = []
-        # Each kind is searched after the earlier ones are gone: a mount is only free when its process has
+        # Search for each kind once the earlier ones are gone: a mount is only free when its process has
         # ended.
         kinds = [self._processes, self._mounts, self._cgroup_names, self._directories]
         for kind in [*kinds, self._unneeded_images] if images else kinds:
@@ -159,7 +159,7 @@ class LeftoverCollector:
     def _unowned(self, parent: Path, owned: Callable[[], set[str]]) -> Iterator[_Found]:
         now = owned()
         for entry in sorted(parent.iterdir()) if parent.exists() else ():
-            # What is being erased right now is not a leftover.
+            # A directory that is being erased right now is not a leftover.
             ids = {entry.name, entry.name.removeprefix(ASIDE)}
             if ids.isdisjoint(now):
                 leftover = Leftover(kind="directory", name=str(entry), size_bytes=_size_bytes(entry))
@@ -214,7 +214,7 @@ class LeftoverCollector:
 def _size_bytes(directory: Path) -> int:
     """The size of a directory.
 
-    It is 0 while a disk is mounted below it, for example while a failed start is undone.
+    A directory with a disk mounted below it counts as 0, for example during the undoing of a failed start.
     """
     try:
         return tree_bytes(directory)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.storage.trash import Trash
 
-# With more at once, guests would not get enough processor time to answer before they are taken for frozen.
+# With more at once, guests would lack the processor time to answer in time, and would pass for frozen.
 _AT_ONCE = 32
 _SHORTAGE_PAUSES_S = (0.1, 0.3, 1.0, 3.0)
 _log = logging.getLogger(__name__)
@@ -60,20 +60,20 @@ class Reconcile:
     _undecided: dict[str, str] = field(default_factory=dict, init=False)
 
     async def run(self) -> None:
-        """Adopt what still runs, mark what does not, and remove what nothing owns.
+        """Adopt the sandboxes that still run, mark the others, and remove leftovers.
 
-        A sandbox that fails does not keep the others from being adopted.
+        A failure with one sandbox does not stop the adoption of the others.
         """
         begun = {row.sandbox_id: row for row in await self.operations.cut_short()}
         everything = self.registry.sandboxes()
         rows = [each.row for each in everything if each.sandbox_id not in begun]
         asleep = await asyncio.to_thread(undisturbed, rows, self.paths)
         left = [each for each in everything if each.sandbox_id not in asleep]
-        # At the same time: a guest that may be frozen has 10 s to answer, and these would add up.
+        # Do this for all at the same time: a guest that may be frozen has 10 s to answer, which would add up.
         async with asyncio.TaskGroup() as all_of_them:
             for each in left:
                 all_of_them.create_task(self._one_of_all(each, begun.get(each.sandbox_id)))
-        # Before layers that no row knows are removed: one of them may be all that a sandbox has.
+        # Do this before unknown layers are removed: such a layer may be the whole disk of a sandbox.
         await self._settle_freezes(everything)
         for sandbox in left:
             await self._let_go(sandbox)
@@ -93,8 +93,8 @@ class Reconcile:
     async def _let_go(self, sandbox: Sandbox) -> None:
         """Give up the link of a sleeping sandbox, unless the relay has kept its connections.
 
-        On another link its guest is told when it wakes that they have ended. One whose sleep was only a moment may
-        still have clients.
+        On another link the guest learns at its wake that they have ended. A sandbox whose sleep was only a
+        moment may still have clients.
         """
         row = sandbox.row
         if row.state != "suspended" or row.link_id is None or row.napping:
@@ -206,7 +206,7 @@ class Reconcile:
         if row.state in ("running", "paused"):
             await self.adoption.adopt(sandbox)
         elif row.state == "suspended" and not row.has_memory:
-            return  # what was begun with it never counted, and is removed with the leftovers
+            return  # its operation never took effect, and goes with the leftovers
         elif row.state == "suspended" and not self.paths.checkpoint(row.sandbox_id).is_dir():
             await self.repair.mark_crashed(sandbox, "its memory was lost when the host went down")
         elif row.state == "suspended" and begun is not None and begun.kind == "wake":
@@ -231,7 +231,7 @@ class Reconcile:
             return None
 
     async def _tidy(self, sandbox: Sandbox) -> None:
-        """Remove what an interrupted operation left in the sandbox's own directory."""
+        """Remove the leftovers of an interrupted operation from the sandbox's own directory."""
         row = sandbox.row
         directory = self.paths.sandbox(row.sandbox_id)
         disk = self.paths.disk(row.sandbox_id, row.disk)

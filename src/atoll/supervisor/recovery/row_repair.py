@@ -1,4 +1,4 @@
-"""Makes the rows of sandboxes say what became of them."""
+"""Brings the rows of sandboxes up to date with their fate."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from atoll.supervisor.state.rows import SandboxRow
 
 
 def undisturbed(rows: Iterable[SandboxRow], paths: Paths) -> set[str]:
-    """Return the ids of sleeping sandboxes whose directories have all that they need, and nothing else.
+    """Return the ids of sleeping sandboxes whose directories have everything they need, and nothing else.
 
-    Their rows must be of sandboxes for which no operation was cut short. Nothing has to be recovered for them.
+    These sandboxes need no recovery. Pass only rows of sandboxes without an interrupted operation.
     """
     checkpoint = paths.checkpoint("").name
     files = (paths.console, paths.row, paths.decisions, paths.limits)

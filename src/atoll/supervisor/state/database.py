@@ -98,7 +98,7 @@ _JSON_FIELDS = frozenset(
 
 
 class Database:
-    """Stores rows in SQLite in WAL mode. A worker thread does what may wait for the disk.
+    """Stores rows in SQLite in WAL mode. A worker thread does the work that may wait for the disk.
 
     A small write costs a tenth of handing it to a thread, so it is done at once while the worker is idle.
     Copies of rows are written a moment later.
@@ -128,7 +128,7 @@ class Database:
         await self._do(self._open)
 
     async def aclose(self) -> None:
-        """Write out what is pending, and close the database."""
+        """Write all pending copies, and close the database."""
         self._keep_pending()
         await self._do(self._close)
         self._worker.shutdown()
@@ -148,8 +148,8 @@ class Database:
             NameTakenError: Another row has the name.
         """
         if _killed(rows) or any(isinstance(row, TeamRow | KeyRow | SecretRow) for row in rows):
-            # No pending copy may land in a directory that will be erased, and an older copy must not bring
-            # back a revoked key or an earlier secret.
+            # No pending copy may land in a directory that will be erased. An older copy must not bring back a
+            # revoked key or an earlier secret.
             self._forget_pending(rows)
             await self._do(lambda: self._put_and_keep(rows, durable))
             return
@@ -171,7 +171,7 @@ class Database:
             self._delete(rows, durable)
 
     async def copy(self, *rows: _Row) -> None:
-        """Write the copies of these rows and of all that changed lately. They are there when this returns."""
+        """Write the copies of these rows and of all recent changes, and wait until they are written."""
         for row in rows:
             self._pending.setdefault(_identity(row), row)
         self._keep_pending()
@@ -198,7 +198,7 @@ class Database:
         self._waiting += 1
         done = asyncio.get_running_loop().run_in_executor(self._worker, work)
         done.add_done_callback(self._worked)
-        # SQLite's thread continues anyway: a cancelled caller is told after it is known what was written.
+        # SQLite's thread continues anyway: a cancelled caller hears of it once the result is known.
         cancelled = False
         while not done.done():
             try:
@@ -254,7 +254,7 @@ class Database:
         return [row for row in rows if row is not None]
 
     def _row(self, kind: type[Any], values: dict[str, Any]) -> Any:
-        """The row with these values, or its copy if the values are not what was written."""
+        """The row with these values, or its copy if the values are damaged."""
         key = KEYS[kind]
         try:
             row = _read(kind, dict(values))
@@ -298,7 +298,7 @@ class Database:
         self._erase_traces(rows)
 
     def _erase_traces(self, rows: tuple[_Row, ...]) -> None:
-        """Empty the write-ahead log after a change of secrets: it has what their rows were before."""
+        """Empty the write-ahead log after a change of secrets, because it still has their earlier rows."""
         if any(isinstance(row, SecretRow) for row in rows):
             try:
                 self._connected().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -387,7 +387,7 @@ def _opened(path: Path) -> sqlite3.Connection:
     try:
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("PRAGMA synchronous=NORMAL")
-        # What is deleted or replaced is overwritten with zeros: rows of secrets leave nothing behind.
+        # SQLite overwrites deleted and replaced data with zeros: rows of secrets leave nothing behind.
         database.execute("PRAGMA secure_delete=ON")
         (verdict,) = database.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
@@ -409,7 +409,7 @@ def _put_aside(path: Path) -> None:
 
 
 def _make_tables(database: sqlite3.Connection, path: Path) -> None:
-    """Make the tables of a new database, and refuse one that has other tables."""
+    """Make the tables of a new database, and refuse a database with other tables."""
     (version,) = database.execute("PRAGMA user_version").fetchone()
     if version == 0:
         tables = (resources.files("atoll.supervisor.state") / "schema.sql").read_text("utf-8")

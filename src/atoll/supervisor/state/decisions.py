@@ -1,4 +1,4 @@
-"""Keeps what was decided about the way out of each sandbox: a file of decisions, and lines in its log."""
+"""Keeps the egress decisions about each sandbox, in a file of decisions and as lines in its log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _Key = tuple[object, ...]
 
 @dataclass(eq=False, repr=False)
 class DecisionLog:
-    """Keeps decisions. Equal ones of half a second are counted together.
+    """Keeps decisions. It counts equal decisions within half a second as one entry.
 
     Args:
         path: Returns the path of the file of a sandbox.
@@ -41,7 +41,7 @@ class DecisionLog:
     _flushing: asyncio.TimerHandle | None = field(default=None, init=False)
 
     def add(self, sandbox_id: str, decisions: Iterable[EgressDecision]) -> None:
-        """Note decisions about a sandbox; they are written within half a second."""
+        """Note decisions about a sandbox. The file gets them within half a second."""
         pending = self._pending.setdefault(sandbox_id, {})
         for one in decisions:
             key = (one.action, one.rule, one.host, one.port, one.scheme, one.method, one.path, one.observed)
@@ -56,7 +56,7 @@ class DecisionLog:
             self._flushing = asyncio.get_running_loop().call_later(_FLUSH_S, self.flush)
 
     def flush(self) -> None:
-        """Write what is pending now."""
+        """Write all pending decisions now."""
         if self._flushing is not None:
             self._flushing.cancel()
             self._flushing = None

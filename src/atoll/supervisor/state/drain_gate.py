@@ -1,4 +1,4 @@
-"""Whether the home is drained: then nothing starts or wakes. A file says so, which outlives the host's end."""
+"""The gate of a drained home, where nothing starts or wakes. Its file outlives a reboot of the host."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _log = logging.getLogger(__name__)
 
 
 class DrainRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A drain: since when, and the ids of the sandboxes that ran before, which are to run again afterwards.
+    """A drain: its start, and the ids of the sandboxes that ran before and are to run again afterwards.
 
-    ``ending`` says that it is over and that these are being woken.
+    ``ending`` says that the drain is over and that these sandboxes are being woken.
     """
 
     since: float
@@ -63,7 +63,7 @@ class DrainGate:
         return self._record is not None and not self._record.ending
 
     def check(self) -> None:
-        """Refuse what would make a sandbox run, if nothing passes.
+        """Refuse to make a sandbox run while the gate is closed.
 
         Raises:
             DrainingError: Nothing passes.
@@ -76,7 +76,7 @@ class DrainGate:
 
     @contextlib.contextmanager
     def passing(self) -> Iterator[None]:
-        """Let something pass that makes a sandbox run. A drain waits until it is done.
+        """Pass the gate with an operation that makes a sandbox run. A drain waits for its end.
 
         Raises:
             DrainingError: Nothing passes.
@@ -115,7 +115,7 @@ class DrainGate:
             await self._change(msgspec.structs.replace(self._record, sandboxes=ids))
 
     async def open(self) -> tuple[str, ...]:
-        """Let everything pass again. Returns the ids of those that are to run again."""
+        """Let everything pass again. Returns the ids of the sandboxes to run again."""
         if self._record is None:
             return ()
         ending = msgspec.structs.replace(self._record, ending=True)
@@ -123,7 +123,7 @@ class DrainGate:
         return ending.sandboxes
 
     async def forget(self) -> None:
-        """Forget the drain, which is over, unless another one has begun."""
+        """Forget the finished drain, unless another one has begun."""
         if self._record is not None and self._record.ending:
             await asyncio.to_thread(self._file.unlink, missing_ok=True)
             self._record = None

@@ -12,23 +12,23 @@ from atoll.types import Idle, Lifecycle
 Activity = Literal["start", "use", "operation", "processor", "traffic", "request", "command", "keep_awake"]
 Sleep = Literal["paused", "suspended"]
 
-# What leaks away is no work: an idle guest uses 0.3 % of a processor on gVisor, and a daemon that looks around
-# each second 0.8 %. A build gets 5 % on a host where twenty programs want two processors.
+# Usage up to this rate is no work. An idle guest uses 0.3 % of a processor on gVisor, and a daemon that looks
+# around each second 0.8 %. A build gets 5 % on a host where twenty programs want two processors.
 _IDLE_VCPUS = 0.03
-# Heartbeats of open connections leak away. One request with its answer does not.
+# Heartbeats of open connections leak away. A request with its answer does not.
 _IDLE_BYTES_S = 64.0
 _REQUEST_BYTES = 256.0
 # Processor time counts as work once there is more of it than an idle guest uses in this part of the shortest
 # idle time.
 _WINDOW_PART, _WINDOW_LEAST_S, _WINDOW_MOST_S = 4, 0.5, 10.0
-# What only the guest says keeps it awake for so long after the last activity that the host saw.
+# A reason that only the guest gives keeps it awake for this long after the last activity that the host saw.
 _SAID_MOST_S = 3600.0
 # A guest that only traffic has thawed, perhaps a heartbeat, is frozen again after this time.
 _THAWED_S = 2.0
 
 
 class Tiers(NamedTuple):
-    """After how many idle seconds a sandbox is paused and suspended; None is never."""
+    """After how many idle seconds a sandbox is paused and suspended; None means never."""
 
     pause_s: float | None
     suspend_s: float | None
@@ -46,8 +46,8 @@ def tiers_of(lifecycle: Lifecycle, default: Tiers = NEVER, most_s: float | None 
     """The tiers that a lifecycle asks for.
 
     Args:
-        default: Those of a lifecycle that leaves one open.
-        most_s: After how many idle seconds it is suspended, whatever it asks for.
+        default: The tiers where the lifecycle names none.
+        most_s: After how many idle seconds it is suspended at the latest.
     """
     pause_s, suspend_s = lifecycle.idle_pause_s, lifecycle.idle_suspend_s
     pause_s = default.pause_s if pause_s is None else pause_s or None
@@ -58,7 +58,7 @@ def tiers_of(lifecycle: Lifecycle, default: Tiers = NEVER, most_s: float | None 
 
 
 class Reading(NamedTuple):
-    """What a machine has used so far: processor time, and bytes in packets beyond their headers.
+    """A machine's usage so far: processor time, and bytes in packets beyond their headers.
 
     ``cpu_s`` is None if the host does not count it.
     """
@@ -70,7 +70,7 @@ class Reading(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class LeakyBucket:
-    """Fills with what is used, and leaks what idle guests use. It is full when there was work.
+    """Fills with a guest's usage, and leaks at the rate of an idle guest. A full bucket means work.
 
     Args:
         leak_s: How much leaks in a second.
@@ -80,7 +80,7 @@ class LeakyBucket:
     _level: float = field(default=0.0, init=False)
 
     def fills(self, amount: float, passed_s: float, size: float) -> bool:
-        """Add what was used in ``passed_s`` seconds. Returns whether that was work; then it is empty again."""
+        """Add the usage of ``passed_s`` seconds. Returns whether that was work, and is then empty again."""
         self._level = max(0.0, self._level + amount - self.leak_s * passed_s)
         if self._level < size:
             return False
@@ -113,16 +113,16 @@ class Idleness:
         self._seen_s = now_s
 
     def keep_awake(self, now_s: float, until_s: float) -> None:
-        """Have it count as active until then because a client wants that. What was wanted before is over."""
+        """Have it count as active until then at a client's wish, which replaces any earlier wish."""
         self.note(now_s, "keep_awake")
         self._awake_until_s = until_s
 
     def said(self, now_s: float, awake_s: float, waiting: int) -> bool:
-        """Heed what only the guest says, in bounds. Returns whether the guest is to stay awake for it.
+        """Heed the guest's own reasons, in bounds. Returns whether it is to stay awake for them.
 
         Args:
-            awake_s: For how long a program inside wants it to stay awake.
-            waiting: For how many commands a client waits.
+            awake_s: How long a program inside wants it to stay awake.
+            waiting: How many commands clients wait for.
         """
         left_s = self._seen_s + _SAID_MOST_S - now_s
         if left_s <= 0 or (awake_s <= 0 and not waiting):
@@ -133,7 +133,7 @@ class Idleness:
 
     @contextmanager
     def unnoticed(self) -> Iterator[None]:
-        """Mark, inside the block, an operation that no client asked for: it is no activity."""
+        """Mark the block as an operation that no client asked for, and that is no activity."""
         self.is_worked_on = True
         try:
             yield
@@ -141,23 +141,23 @@ class Idleness:
             self.is_worked_on, self._excused = False, True
 
     def excuse(self, cpu_s: float | None) -> None:
-        """Leave out what the guest has used since the last reading to answer the supervisor."""
+        """Leave out the guest's usage since the last reading, which served the supervisor's own question."""
         if self._before is not None:
             at_s, reading = self._before
             self._before = at_s, reading._replace(cpu_s=cpu_s)
 
     def look(self, state: str, tiers: Tiers, now_s: float, unix_s: float) -> None:
-        """Note in what state the sandbox is now, and when it is to sleep."""
+        """Note the sandbox's state, and its times to sleep."""
         self.tiers, self._calendar_s = tiers, unix_s - now_s
         self.enter(state, now_s)
 
     def enter(self, state: str, now_s: float) -> None:
-        """Note in what state the sandbox is now. One that is neither running nor paused has nothing to be judged."""
+        """Note the sandbox's state. Idleness counts only while it is running or paused."""
         if state != self._state:
             self._state, self._ran_s = state, now_s
 
     def read(self, reading: Reading, now_s: float) -> None:
-        """Compare a reading with the one before it. The first one of a machine is its start."""
+        """Compare a reading with the one before it. The first reading of a machine counts as its start."""
         before, self._before = self._before, (now_s, reading)
         excused, self._excused = self._excused or self.is_worked_on, self.is_worked_on
         if before is None or before[1].machine_id != reading.machine_id:
@@ -171,21 +171,21 @@ class Idleness:
         if excused:
             return
         if reading.cpu_s is None or before[1].cpu_s is None:
-            self.note(now_s, "processor")  # nobody knows, and a silent build is not to be stopped
+            self.note(now_s, "processor")  # the usage is unknown, and a silent build must not be stopped
             return
         window_s = min(_WINDOW_MOST_S, max(_WINDOW_LEAST_S, (self.tiers.shortest_s or 0.0) / _WINDOW_PART))
         if self._processor.fills(reading.cpu_s - before[1].cpu_s, passed_s, _IDLE_VCPUS * window_s):
             self.note(now_s, "processor")
 
     def pauses_s(self) -> float | None:
-        """When the sandbox is to be paused if it stays idle; None is never."""
+        """When to pause the sandbox if it stays idle; None means never."""
         pause_s, suspend_s = self.tiers
         if pause_s is None or (suspend_s is not None and suspend_s <= pause_s):
             return None
         return max(self._active_s() + pause_s, self._settles_s())
 
     def suspends_s(self) -> float | None:
-        """When the sandbox is to be suspended if it stays idle; None is never."""
+        """When to suspend the sandbox if it stays idle; None means never."""
         if self.tiers.suspend_s is None:
             return None
         return max(self._active_s() + self.tiers.suspend_s, self._settles_s())
@@ -200,7 +200,7 @@ class Idleness:
         return None
 
     def told(self, state: str) -> Idle | None:
-        """What clients are told of a sandbox in this state; None if it does not sleep by itself."""
+        """The information for clients in this state; None if the sandbox does not sleep by itself."""
         offset_s = self._calendar_s
         if offset_s is None or self.tiers.shortest_s is None or state not in ("running", "paused"):
             return None

@@ -49,7 +49,7 @@ class LeaseTable:
         self.set(sandbox_id, due_s)
 
     def set(self, sandbox_id: str, due_s: float | None) -> None:
-        """Set when a sandbox is due, replacing its earlier time; None is never."""
+        """Set when a sandbox is due, replacing its earlier time; None means never."""
         if due_s is None:
             self._due_s.pop(sandbox_id, None)
         elif self._due_s.get(sandbox_id) != due_s:
@@ -117,7 +117,7 @@ class Leases:
         return wanted if ends_s is None or ends_s > row.ends_boot_s else {}
 
     def lasting(self, length_s: float | None) -> Columns:
-        """The columns for a lease that ends ``length_s`` from now; None is no lease."""
+        """The columns for a lease that ends ``length_s`` from now; None means no lease."""
         if length_s is None:
             return NO_LEASE
         return {"ends_at": self.clock.unix_s() + length_s, "ends_boot_s": self.clock.boot_s() + length_s}
@@ -158,7 +158,7 @@ class Leases:
         return {"left_at": self.clock.unix_s(), "left_boot_s": self.clock.boot_s()}
 
     def sleeps(self, row: SandboxRow) -> bool:
-        """Whether a sandbox was left behind for so long that it is to sleep."""
+        """Whether a sandbox was left behind long enough to sleep."""
         return row.left_boot_s is not None and self.clock.boot_s() >= row.left_boot_s + LEFT_SLEEP_S
 
     def has_lived(self, row: SandboxRow) -> bool:
@@ -173,7 +173,7 @@ def length_after_use(lifecycle: Lifecycle) -> float | None:
 
 
 def due_s(row: SandboxRow) -> float | None:
-    """When a sandbox's lease or its lifetime ends, or what was left is due, whichever is first; None is never."""
+    """When a sandbox's lease or lifetime ends, or its erasure is due. The first counts; None means never."""
     if row.state == "killed":
         return None
     ends = [row.ends_boot_s, _life_ends_s(row), _erased_s(row)]

@@ -30,7 +30,7 @@ def page(
     throughout.
 
     Args:
-        told: Returns what is shown of a sandbox.
+        told: Returns the information to show of a sandbox.
 
     Raises:
         InvalidSpecError: The limit or the cursor is invalid.

@@ -1,4 +1,4 @@
-"""The operation log: records what is being done to sandboxes, for crash recovery."""
+"""The operation log: records the operations in progress on sandboxes, for crash recovery."""
 
 from __future__ import annotations
 

@@ -40,11 +40,11 @@ class Paths:
         return self.sandbox(sandbox_id) / "console.log"
 
     def decisions(self, sandbox_id: str) -> Path:
-        """What was decided about a sandbox's way out."""
+        """The egress decisions about a sandbox."""
         return self.sandbox(sandbox_id) / "egress.log"
 
     def limits(self, sandbox_id: str) -> Path:
-        """What the limits of a sandbox's rules have counted."""
+        """The counts for the limits of a sandbox's rules."""
         return self.sandbox(sandbox_id) / "limits.json"
 
     def row(self, sandbox_id: str) -> Path:

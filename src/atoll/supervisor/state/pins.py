@@ -1,4 +1,4 @@
-"""Protects what is being made: it has no row yet, but must not be removed as a leftover."""
+"""Protects things in the making: they have no row yet, but must not be removed as leftovers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sandboxes and snapshots of a home need; everything else may be removed."""
+"""Finds the things that a home's sandboxes and snapshots need. Everything else may be removed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def layers_in_use(registry: Registry) -> set[str]:
 
 def owned_ids(registry: Registry) -> set[str]:
     """The ids of all sandboxes and snapshots, including those being made."""
-    # If erasing a killed sandbox failed, nothing owns what is left of it.
+    # If erasing a killed sandbox failed, nothing owns its remains.
     sandboxes = {sandbox.sandbox_id for sandbox in registry.sandboxes()}
     return sandboxes | {row.snapshot_id for row in registry.snapshots()} | registry.pins.ids()
 

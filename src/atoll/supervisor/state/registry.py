@@ -25,11 +25,11 @@ class Registry(Reservations):
     Args:
         database: The database, open.
         leases: Computes their lease columns.
-        due: Is told of every row that is new or has changed.
+        due: Hears of every new or changed row.
         journal: Logs every change that was stored.
 
     Attributes:
-        pins: What is being made and has no row yet.
+        pins: The ids of things in the making, which have no row yet.
         merges: Layers that can shorten stacks.
     """
 
@@ -70,7 +70,7 @@ class Registry(Reservations):
                 _log.warning("cannot remove files of an earlier boot of the host: %s", error)
 
     def now_s(self) -> float:
-        """Unix seconds for what is made now: later than all made before, whatever the host's clock does."""
+        """Unix seconds for a new row: later than every earlier row's, whatever the host's clock does."""
         self._newest_s = max(self._clock(), self._newest_s + _TICK_S)
         return self._newest_s
 
@@ -79,11 +79,11 @@ class Registry(Reservations):
         return [sandbox for sandbox in self.all() if sandbox.row.state != "killed"]
 
     def all(self) -> list[Sandbox]:
-        """All sandboxes, including those that are being killed."""
+        """All sandboxes, including sandboxes that are being killed."""
         return list(self._sandboxes.values())
 
     def snapshots(self, *, forgotten: bool = True) -> list[SnapshotRow]:
-        """All snapshots, the oldest first, with or without those whose row is being deleted."""
+        """All snapshots, the oldest first; ``forgotten`` includes those whose row is being deleted."""
         rows = self._snapshots.values()
         return [row for row in rows if forgotten or row.snapshot_id not in self._forgetting]
 
@@ -121,7 +121,7 @@ class Registry(Reservations):
         return found
 
     async def add(self, *sandboxes: Sandbox) -> None:
-        """Store new sandboxes, all or none. Their lives and leases begin."""
+        """Store new sandboxes, all or none. This starts their lives and leases."""
         for sandbox in sandboxes:
             sandbox.row = sandbox.row.but(**self._leases.born(sandbox.row))
         await self._database.put(*(sandbox.row for sandbox in sandboxes))
@@ -166,9 +166,10 @@ class Registry(Reservations):
         self._journal.stored(row)
 
     async def promote(self, original: Sandbox, winner: Sandbox, kept: SnapshotRow, **changes: object) -> None:
-        """Store that a sandbox has taken over another's state, which is killed, and what it was before.
+        """Store that ``original`` has taken over the state of ``winner``, which is killed.
 
-        All of it or nothing; it is durable when this returns.
+        ``kept`` is the snapshot of its old state. All of this is stored or nothing. It is durable when this
+        returns.
         """
         row = original.row.but(changed_at=self._changing_s(original.row.changed_at), **changes)
         gone = winner.row.but(state="killed", name=None, changed_at=self._changing_s(winner.row.changed_at))
@@ -216,14 +217,14 @@ class Registry(Reservations):
     def _changing_s(self, before_s: float) -> float:
         """Unix seconds for a change of a row.
 
-        They increase, so that a copy not yet rewritten is known to be older.
+        These times increase, so that an old copy is recognized by its time.
         """
         return max(self._clock(), before_s + _TICK_S)
 
     async def forget_snapshot(self, row: SnapshotRow) -> None:
         """Delete a snapshot's row. From the call on it cannot be found, so nothing new starts from it.
 
-        Those that were made on top of it are then on top of its parent.
+        Its children become children of its parent.
         """
         self._forgetting.add(row.snapshot_id)
         try:

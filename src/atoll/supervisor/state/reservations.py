@@ -1,4 +1,4 @@
-"""Reserves the names of what is being made."""
+"""Reserves names for things in the making."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Reservations(ABC):
-    """The part of the registry that reserves names for what has no row yet."""
+    """The part of the registry that reserves names for things without a row yet."""
 
     def __init__(self) -> None:
         self._reserved: set[tuple[str, str]] = set()

@@ -1,4 +1,4 @@
-"""Keeps a copy of each row beside what it describes, so that a lost or damaged database loses nothing."""
+"""Keeps a copy of each row beside its files, so that a lost or damaged database loses nothing."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class RowCopies:
             return
         raw = msgspec.json.encode(row)
         try:
-            # Not flushed to the disk: after a power cut the database is what counts.
+            # This needs no flush to the disk: after a power cut the database counts.
             aside = path.with_suffix(".new")
             aside.write_bytes(msgspec.json.encode(_Copy(msgspec.Raw(raw), zlib.crc32(raw))))
             os.rename(aside, path)
@@ -80,7 +80,7 @@ class RowCopies:
                     yield row
 
     def place(self, row: KeptRow) -> Path:
-        """The directory of what a row describes."""
+        """The directory that a row describes."""
         return self._directories[type(row)] / key_of(row)
 
     def _path(self, row: KeptRow) -> Path:

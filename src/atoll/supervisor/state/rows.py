@@ -1,4 +1,4 @@
-"""The rows of the database: what a home has, and the operations in progress."""
+"""The rows of the database: the things of a home, and the operations in progress."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from atoll.types import (
 
 _TOLD_APART = ("idle", "limits_in_force", "network", "unresponsive_since")
 _TOLD = tuple(name for name in SandboxInfo.__struct_fields__ if name not in _TOLD_APART)
-# Faster than one by one: very many may be listed at once.
+# This is faster than one by one: very many may be listed at once.
 _told = operator.attrgetter(*_TOLD)
 
 LEFT_MOST_S = 3660.0
-"""So long after its last client has left it behind, a sandbox is erased."""
+"""The seconds until a sandbox is erased that its last client has left behind."""
 
 OperationKind = Literal["create", "fork", "suspend", "wake", "snapshot", "rollback", "promote", "stop"]
 
@@ -59,7 +59,7 @@ class Versions(msgspec.Struct, frozen=True):
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sandbox and its snapshots have in common: all that a machine needs to continue from them.
+    """The facts that a sandbox and its snapshots share, and that a machine needs to continue from them.
 
     - ``stack`` names the frozen layers of the disk, top first.
     - ``versions`` are those of the machine, or of the checkpoint.
@@ -99,7 +99,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Idempotency(msgspec.Struct, frozen=True, kw_only=True):
-    """The key of the request that made a sandbox, and a digest of what was asked for."""
+    """The key of the request that made a sandbox, and a digest of the rest of the request."""
 
     key: str
     digest: str
@@ -116,11 +116,11 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
     - ``napping`` says that it sleeps only while its disk is changed below it.
     - ``runs`` has the last run of each service with a schedule.
     - ``idempotency`` is of the request that made it, if that had a key.
-    - ``awake_until`` is until when a client has asked to keep it awake, in Unix seconds.
-    - ``wakes_at`` is when it wakes because a program inside wanted it, in Unix seconds. It is set only while it
-      sleeps.
+    - ``awake_until`` is the time until which a client has asked to keep it awake, in Unix seconds.
+    - ``wakes_at`` is the time of a wake that a program inside asked for, in Unix seconds. It is set only
+      while the sandbox sleeps.
     - ``promoted`` are the ids of sandboxes whose state it has taken over, newest last.
-    - ``made_by`` says who made it, as its client or the server told.
+    - ``made_by`` names its maker, as told by the client or the server.
     - ``is_bound`` says that it is to end with the clients that hold it. ``left_at`` is when the last of them was
       gone, and ``left_boot_s`` the same by the clock of ``host_boot``.
     """
@@ -171,7 +171,7 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
 
     @property
     def called(self) -> str:
-        """What its user calls it: its name, or else its id."""
+        """Its name, or else its id."""
         return self.name or self.sandbox_id
 
     @property
@@ -185,7 +185,7 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
         return SandboxInfo(**values, network=masked(self.network))
 
     def scheduled_from(self, service: ServiceSpec) -> float:
-        """Return the moment after which a service is next to run: that of its last run, or when it was added."""
+        """Return the moment from which to look for a service's next run: its last run, or its addition."""
         last = self.runs.get(service.name)
         return max(service.added_at, self.created_at, last.at if last else 0.0)
 
@@ -215,7 +215,7 @@ class SnapshotRow(Setup, frozen=True, kw_only=True):
 
     @property
     def called(self) -> str:
-        """What its user calls it: its name, or else its id."""
+        """Its name, or else its id."""
         return self.name or self.snapshot_id
 
     def info(self) -> SnapshotInfo:
@@ -332,9 +332,9 @@ class TemplateRow(msgspec.Struct, frozen=True, kw_only=True):
         return TemplateInfo(**{**values, "builds": list(self.builds)})
 
     def shown_to(self, team: str | None) -> TemplateInfo:
-        """The information for a team; None is whoever has the home.
+        """The information for a team; None stands for the home's owner.
 
-        Another team than its own sees of a public template what it can use: the builds that have a tag.
+        Another team sees only the usable builds of a public template: those with a tag.
         """
         if team is None or team == self.team:
             return self.info()
@@ -352,7 +352,7 @@ class TemplateRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that was built once: ``step_key`` identifies what led to it, ``snapshot_id`` is its result."""
+    """A built step: ``step_key`` identifies its whole history, ``snapshot_id`` is its result."""
 
     step_key: str
     snapshot_id: str
@@ -363,7 +363,7 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
 class OperationRow(msgspec.Struct, frozen=True, kw_only=True):
     """An operation that has begun and not ended. ``link_id`` is the link that a wake uses.
 
-    An operation that makes sandboxes has the id of the first one that it makes.
+    An operation that makes sandboxes has the id of the first of them.
     """
 
     sandbox_id: str
@@ -373,7 +373,7 @@ class OperationRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 KeptRow = SandboxRow | SnapshotRow | VolumeRow | TeamRow | KeyRow | SecretRow | TemplateRow
-"""Those that have a copy beside what they describe."""
+"""The rows with a copy beside their files."""
 
 KEYS: dict[type[KeptRow] | type[StepRow] | type[OperationRow], str] = {
     SandboxRow: "sandbox_id",

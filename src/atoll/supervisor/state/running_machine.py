@@ -42,13 +42,13 @@ def crash_error(sandbox_id: str) -> SandboxCrashedError:
 
 
 class RunningMachine:
-    """A running machine and what belongs to it.
+    """A running machine with its link, disk and directory.
 
     ``leaving`` is set before the machine is ended on purpose, ``killed`` before its sandbox is killed in the
     middle of an operation. ``reason`` says why the machine was ended for something that it did.
-    ``limits_changed`` is set when its sandbox gets other limits. ``own_bytes`` are those that the supervisor
-    has exchanged with the guest to answer how it is: this is no activity of the guest.
-    ``unresponsive_since`` is since when its agent has not answered, in Unix seconds; None if it answers.
+    ``limits_changed`` is set when its sandbox gets other limits. ``own_bytes`` counts the supervisor's own
+    exchanges with the guest, which are no activity of the guest. ``unresponsive_since`` is the start of its
+    agent's silence, in Unix seconds; None if the agent answers.
     """
 
     def __init__(self, machine: Machine, link: Link, disk: Path, state_dir: Path) -> None:
@@ -99,12 +99,13 @@ class RunningMachine:
         return self.gone.is_set() and not self.leaving
 
     async def freeze(self, *, within_s: float | None = None) -> None:
-        """Freeze the machine, which runs. ``within_s`` is as in ``Machine.pause``.
+        """Freeze the running machine. ``within_s`` is as in ``Machine.pause``.
 
         Raises:
             UnresponsiveError: The guest's kernel does not answer, or does not pause its guest.
         """
-        # Written first: a supervisor that adopts it must know that it may be frozen, whatever its row says.
+        # Write the mark first: a supervisor that adopts the machine must know that it may be frozen, whatever
+        # its row says.
         self._write_mark(_MAY_BE_FROZEN)
         async with self._bounded("pause"):
             await self.machine.pause(within_s=within_s)

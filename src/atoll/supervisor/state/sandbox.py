@@ -22,7 +22,7 @@ CRASH_REASON = "its processes ended unexpectedly"
 
 
 def memory_reason(limit_mib: int | None) -> str:
-    """The reason of a sandbox that ended because it used too much memory; None is the default limit."""
+    """The reason of a sandbox that ended because it used too much memory; None means the default limit."""
     limit = (
         "the default memory limit, half of the host's"
         if limit_mib is None
@@ -42,7 +42,7 @@ def crash_reason(row: SandboxRow, running: RunningMachine) -> str:
 
 
 def with_losses(row: SandboxRow, why: str) -> str:
-    """Why a sandbox crashed, and what that cost."""
+    """The reason of a crash, with the losses."""
     if not row.engine_disk:
         return why
     return f"{why}; the engine kept its disk, so all changes since its last suspend or snapshot are lost"
@@ -50,15 +50,15 @@ def with_losses(row: SandboxRow, why: str) -> str:
 
 @dataclass(eq=False, repr=False)
 class Sandbox:
-    """A sandbox of this supervisor. Whatever changes its state holds ``lock``.
+    """A sandbox of this supervisor. Every change of its state takes ``lock``.
 
     ``running`` is set while it runs or is paused, ``link`` while it is suspended and keeps its connections.
     ``unplugging`` is set, without the lock, while it is being unplugged and its row does not say so yet.
-    ``untold`` is a recovery without a use, until the next use is told of it.
+    ``untold`` is a recovery without a use, until the next use learns of it.
     ``dialled`` means that a client has connected to it under this supervisor.
-    ``holders`` counts the clients that hold it, see ``Holds``. ``was_left`` means that they came after it had been
-    left behind, and that nobody has used it since.
-    ``memory_untold`` means that the guest has to be told its amount of memory when it is thawed.
+    ``holders`` counts the clients that hold it, see ``Holds``. ``was_left`` means that these clients came
+    after it had been left behind, and that nobody has used it since. ``memory_untold`` means that the guest
+    has to be told its amount of memory when it is thawed.
     """
 
     row: SandboxRow

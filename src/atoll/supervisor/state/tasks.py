@@ -52,7 +52,7 @@ class Tasks:
         return self._begin(work, self._watches)
 
     async def settle(self, timeout_s: float | None) -> None:
-        """Wait for all operations now in progress, at most ``timeout_s`` seconds. None waits for their end."""
+        """Wait for all operations now in progress, at most ``timeout_s`` seconds; None sets no limit."""
         mine = asyncio.current_task()
         tasks = [task for task in self._tasks if task is not mine]
         if tasks:
@@ -61,7 +61,7 @@ class Tasks:
     async def finish(self, timeout_s: float) -> None:
         """Wait for all operations and the work that they leave, at most ``timeout_s`` seconds.
 
-        Then cancel what is left and all watches, and give them as long again to undo what they have begun.
+        Then cancel the rest and all watches, and give them as long again to undo their unfinished work.
         """
         loop = asyncio.get_running_loop()
         end_s = loop.time() + timeout_s

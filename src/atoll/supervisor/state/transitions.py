@@ -55,7 +55,7 @@ def check_action(action: Action, state: SandboxState, sandbox_id: str) -> None:
 
     Raises:
         SandboxNotFoundError: The sandbox has been killed.
-        StateError: The state does not allow the action; the hint says what to do first.
+        StateError: The state does not allow the action; the hint names the first step.
     """
     if state == "killed":
         raise SandboxNotFoundError(f"sandbox {sandbox_id} has been killed", sandbox_id=sandbox_id)
@@ -73,7 +73,7 @@ def check_use(row: SandboxRow) -> None:
     Raises:
         AsleepError: Says how to wake it.
     """
-    # One that was paused because it was idle hides that from its users.
+    # A sandbox that was paused for idleness hides that from its users.
     hidden = row.state == "paused" and row.sleep_cause == "idle"
     if row.state in ("paused", "suspended") and not row.lifecycle.auto_resume and not hidden:
         raise AsleepError(
@@ -84,7 +84,7 @@ def check_use(row: SandboxRow) -> None:
 
 
 def check_plugged(action: str, sandbox: Sandbox) -> None:
-    """Refuse what an unplugged sandbox must not do.
+    """Refuse an action that an unplugged sandbox must not do.
 
     Raises:
         UnpluggedError: Says since when and why it is unplugged.

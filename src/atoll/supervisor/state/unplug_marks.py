@@ -1,4 +1,4 @@
-"""Marks on the disk of sandboxes that are being unplugged: a next supervisor finishes that, whoever began."""
+"""Marks on the disk the sandboxes that are being unplugged, so that the next supervisor finishes that."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class UnplugMark(msgspec.Struct, frozen=True, kw_only=True):
     """Says when and why a sandbox is being unplugged.
 
     ``stopped`` has the pid and start ticks of each process that was stopped by a signal, because the host has no
-    control groups. They have to be continued before their machine can answer.
+    control groups. A machine can answer only after these continue.
     """
 
     at: float

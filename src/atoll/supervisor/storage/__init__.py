@@ -1,1 +1,1 @@
-"""Manages what is on the disk: images, volumes, layers, and their removal."""
+"""Manages the images, volumes and layers on the disk, and their removal."""

@@ -1,4 +1,4 @@
-"""Keeps engine and agent programs by content, so that a checkpoint finds those that made it."""
+"""Keeps engine and agent programs by content, so that a checkpoint finds the programs that made it."""
 
 from __future__ import annotations
 

@@ -55,11 +55,11 @@ class BuildCache:
         await self._drop(oldest[: max(0, len(oldest) - STEPS_MOST)])
 
     async def forget(self, snapshot_id: str | None = None) -> None:
-        """Forget the steps that led to a snapshot; None forgets all."""
+        """Forget the steps that led to a snapshot, or all steps if it is None."""
         await self._drop([row for row in self._rows.values() if snapshot_id in (None, row.snapshot_id)])
 
     async def tidy(self) -> None:
-        """Forget the steps that were not used for so long that their snapshots are not worth their space."""
+        """Forget steps unused for so long that their snapshots are not worth their space."""
         oldest_s = self._clock() - UNUSED_MOST_S
         await self._drop([row for row in self._rows.values() if row.used_at < oldest_s])
 

@@ -30,7 +30,7 @@ class EngineUses:
     programs: Programs
 
     async def report(self) -> UpgradeReport:
-        """What does not wake with the installed engine, and whether the program that made it is kept."""
+        """Report memories that the installed engine cannot wake, and whether their own programs are kept."""
         current = self.programs.current
         memories = [
             _Memory("sandbox", one.sandbox_id, one.row.name, one.row.versions)

@@ -1,4 +1,4 @@
-"""Provides images to sandboxes: by content, with what the host adds."""
+"""Provides images to sandboxes: by content, with the host's additions."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ FALLBACK_ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 
 
 class ImageFacts(msgspec.Struct, frozen=True):
-    """What a sandbox takes from its image, and the certificates that the host trusts beyond it.
+    """The facts that a sandbox takes from its image, and the certificates that the host trusts beyond it.
 
     ``lowers`` are the image's layers, the top one first; ``argv`` is the program that it is for. ``owners``
-    are those that the host could not set on the image's files. ``authority`` is the home's own certificate.
+    are the file owners that the host could not set. ``authority`` is the home's own certificate.
     """
 
     digest: str
@@ -45,7 +45,7 @@ class ImageFacts(msgspec.Struct, frozen=True):
     authority: str = ""
 
     def trusted(self, *, host: bool) -> str | None:
-        """What a sandbox trusts beyond its image: the home's authority, and with ``host`` what the host does."""
+        """A sandbox's certificates beyond its image: the home's authority, and with ``host`` the host's."""
         return "".join(pem for pem in (self.authority, self.ca_pem if host else None) if pem) or None
 
 
@@ -72,7 +72,7 @@ class SupervisorImages:
         environ: The environment, where SSL_CERT_FILE may name the host's bundle.
         authority: Returns the certificate that every sandbox trusts, as PEM; empty for none.
         templates: Returns the names of the templates that a team may use.
-        take: Moves what is given up out of its place, to be erased soon; None erases it at once.
+        take: Moves a directory out of its place, to be erased soon; None erases it at once.
     """
 
     def __init__(
@@ -133,10 +133,10 @@ class SupervisorImages:
         access: ImageAccess | None = None,
         most_bytes: int | None = None,
     ) -> ImageInfo:
-        """Return an image: ``base`` as it is built today, others as their registry has them if ``newest``.
+        """Return an image: ``base`` as built today, any other as its registry has it if ``newest``.
 
         Args:
-            access: The team that it is for, and its rights; None is the home's owner.
+            access: The team that it is for, and its rights; None means the home's owner.
             most_bytes: The most bytes that it may add to the disk, if less than any image may.
 
         Raises:
@@ -246,10 +246,10 @@ class SupervisorImages:
         return self._images.unneeded(self.in_use())
 
     def collect(self, path: Path) -> None:
-        """Erase one of them.
+        """Erase an unneeded image, layer or download.
 
         Raises:
-            InUseError: Something now needs it.
+            InUseError: Something needs it now.
         """
         self._images.collect(path, self.in_use())
         self._facts.pop(path.name, None)
@@ -261,7 +261,7 @@ class SupervisorImages:
         return image
 
     def facts(self, digest: str) -> ImageFacts:
-        """What sandboxes take from the image with this digest."""
+        """The facts of the image with this digest."""
         if digest not in self._facts and (image := self._images.get(digest)):
             self._learn(image)
         return self._facts.get(digest) or ImageFacts(digest, FALLBACK_ENV, "root", "/", None, ())

@@ -34,7 +34,7 @@ class LayerGC:
     async def give_up(self, directory: Path) -> None:
         """Erase a directory soon, and the layers that nothing uses without it.
 
-        It is at once if the disk has little space: somebody may need what becomes free.
+        If the disk has little space, this erases at once: somebody may need the space.
         """
         self._trash.take(directory)
         await self.collect(wait=False)

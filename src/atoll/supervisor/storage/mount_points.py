@@ -17,7 +17,8 @@ def check_mountpoints(volumes: Mapping[str, object]) -> None:
     """Refuse paths where a volume cannot be mounted.
 
     Raises:
-        InvalidSpecError: A path is not absolute or not plain, hides what the sandbox needs, or is in another.
+        InvalidSpecError: A path is not absolute or not plain, hides files that the sandbox needs, or is in
+            another.
     """
     if len(volumes) > MOST:
         raise InvalidSpecError(f"{len(volumes)} volumes are too many", hint=f"give at most {MOST}")

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class TemplateRegistry:
-    """Keeps all templates. Whatever changes one holds ``lock``, and ``changed`` is then set for a moment.
+    """Keeps all templates. Every change of a template takes ``lock``, and sets ``changed`` for a moment.
 
     Args:
         database: The database, open before ``load``.
@@ -111,7 +111,7 @@ class TemplateRegistry:
         return any(build.build_id == build_id and build.state == "building" for build in builds)
 
     def resolve(self, ref: str, team: str | None) -> Resolved:
-        """What a sandbox starts from, given ``NAME``, ``TEAM/NAME`` or an id, each with or without ``:TAG``.
+        """Find a sandbox's start from ``NAME``, ``TEAM/NAME`` or an id, each with or without ``:TAG``.
 
         The id of a build that is ready may stand for a tag.
         The default image's name means that image until a template with this name has a finished build.
@@ -249,7 +249,7 @@ def _missing_tag(row: TemplateRow, name: str, tag: str) -> TemplateNotFoundError
 
 
 def _bounded(row: TemplateRow) -> tuple[BuildInfo, ...]:
-    """The builds to keep: those that have a tag or are in progress, and the newest others."""
+    """The builds to keep: all that have a tag or are in progress, and the newest others."""
     tagged = {tag.build_id for tag in row.tags.values()}
     others = [one for one in row.builds if one.build_id not in tagged and one.state != "building"]
     dropped = {one.build_id for one in others[:-_BUILDS_KEPT]}

@@ -1,4 +1,4 @@
-"""Erases directories of the home, whichever users own the files in them."""
+"""Erases directories of the home, even if other users own files in them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 async def erase(path: Path) -> None:
     """Remove a directory tree. A missing one is no error.
 
-    It is renamed first, so that after a crash midway it is clearly a leftover.
+    This renames it first, so that after a crash midway it is clearly a leftover.
     """
     aside = path if path.name.startswith(ASIDE) else path.with_name(f"{ASIDE}{path.name}")
     if aside != path:
@@ -42,7 +42,7 @@ async def erase(path: Path) -> None:
 
 
 async def erase_stale(path: Path) -> None:
-    """Do what ``erase`` does for something outdated. What cannot be removed is left to ``gc``."""
+    """Erase something outdated. If that fails, leave it to ``gc``."""
     try:
         await erase(path)
     except (AtollError, OSError) as error:
@@ -63,11 +63,11 @@ def _entries(directory: Path) -> list[Path]:
 class Trash:
     """Erases directories after the client has its answer: tens of thousands of files take a minute.
 
-    What a supervisor leaves in it, the next one erases.
+    The next supervisor erases the rest.
 
     Args:
-        directory: Where they are until then, on the file system of the home.
-        registry: Pins what is being erased, so that it does not count as a leftover.
+        directory: Where the directories wait for that, on the file system of the home.
+        registry: Pins directories that are being erased, so that they do not count as leftovers.
     """
 
     def __init__(self, directory: Path, registry: Registry) -> None:
@@ -83,7 +83,7 @@ class Trash:
         return self._tasks.busy
 
     def resume(self) -> None:
-        """Go on to erase what an earlier supervisor has left."""
+        """Go on to erase the rest of an earlier supervisor's trash."""
         with os.scandir(self._directory) as entries:
             left = [Path(entry.path) for entry in entries if entry.name.startswith(ASIDE)]
         for aside in left:
@@ -102,10 +102,10 @@ class Trash:
             return None
 
     async def take_unmounted(self, path: Path) -> None:
-        """Do what ``take`` does, unless something is mounted below.
+        """Do the work of ``take``, unless there is a mount below the path.
 
         Raises:
-            HostError: Something is. It stays in its place, where ``gc`` looks for mounts.
+            HostError: There is a mount. The path stays in its place, where ``gc`` looks for mounts.
             OSError: It cannot be moved.
         """
         if mounted := await asyncio.to_thread(mounts_below, path):
@@ -113,7 +113,7 @@ class Trash:
         self._take(path)
 
     async def make_room(self) -> None:
-        """Wait until everything is erased if the disk has little space: somebody may need what becomes free."""
+        """If the disk has little space, wait until everything is erased: somebody may need the space."""
         if self.busy and await asyncio.to_thread(free_bytes, self._directory) < _LITTLE_BYTES:
             await self.settle()
 
@@ -122,7 +122,7 @@ class Trash:
         await self._tasks.settle(None)
 
     async def aclose(self, timeout_s: float) -> None:
-        """Erase what is in it, for at most ``timeout_s`` seconds. The rest is left to the next supervisor."""
+        """Erase for at most ``timeout_s`` seconds more, and leave the rest to the next supervisor."""
         await self._tasks.settle(timeout_s)
         self._ending.set()
         await self._tasks.settle(None)
@@ -138,13 +138,13 @@ class Trash:
         return self._spawn(aside)
 
     def _spawn(self, aside: Path) -> asyncio.Task[None]:
-        # From now on: until the task begins, a thread may look for leftovers.
+        # Pin it already: a thread may look for leftovers before the task begins.
         pinned = contextlib.ExitStack()
         pinned.enter_context(self._registry.pins.during(aside.name))
         return self._tasks.spawn(self._erase(aside, pinned))
 
     async def _erase(self, aside: Path, pinned: contextlib.ExitStack) -> None:
-        # Elsewhere it is memory of the host, which waits for no disk.
+        # Any other place is memory of the host, which waits for no disk.
         lane = self._lanes if aside.parent == self._directory else contextlib.nullcontext()
         with pinned:
             async with lane:

@@ -24,8 +24,8 @@ def certificates(pem: str) -> dict[str, str]:
     """Each certificate's PEM block, by its base64 without line breaks, in order."""
     found = {}
     at = 0
-    # Not with a regular expression: the image's maker wrote this text, and could make one backtrack for very
-    # long.
+    # A regular expression will not do: the image's maker wrote this text, and could make it backtrack for
+    # very long.
     while (end := pem.find(_END, at)) >= 0:
         begin = pem.rfind(_BEGIN, at, end)
         at = end + len(_END)
@@ -42,14 +42,14 @@ def extra_certificates(host_pem: str, image_pem: str) -> str | None:
 
 
 def host_bundle(environ: Mapping[str, str]) -> str:
-    """What the host trusts, as PEM: the bundle that SSL_CERT_FILE names, or the system's."""
+    """The host's trusted certificates as PEM: the bundle that SSL_CERT_FILE names, or the system's."""
     named = environ.get("SSL_CERT_FILE")
     candidates = [Path(named)] if named else [Path("/", path) for path in _BUNDLES]
     return next((text for path in candidates if (text := _read(path))), "")
 
 
 def host_extra(lowers: Sequence[Path], environ: Mapping[str, str]) -> str | None:
-    """What the host trusts beyond an image, given by its layers.
+    """The certificates that the host trusts beyond an image, given by its layers.
 
     Uses SSL_CERT_FILE, or the system's bundle.
     """

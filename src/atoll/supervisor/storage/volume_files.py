@@ -90,7 +90,7 @@ class VolumeFiles:
         return _entry(made)
 
     async def set_attributes(self, path: str, *, mode: int | None, owner: Owner) -> VolumeEntry:
-        """Change the mode and owner of a file or directory; None leaves them."""
+        """Change the mode and owner of a file or directory; None leaves the old value."""
         path = plain(path)
         _check(mode, owner)
         return _entry(await self._do(path, lambda: self.tree.set_attributes(path, mode=mode, owner=owner)))
@@ -106,7 +106,7 @@ class VolumeFiles:
         """Iterate over the bytes of a regular file. The first step opens it."""
         path = plain(path)
         with self.registry.pins.during(self.volume_id), _told(path):
-            # Not in a thread: a caller that is cancelled meanwhile would leave the file open.
+            # This must not be in a thread: a caller that is cancelled meanwhile would leave the file open.
             fd = self.tree.open_file(path)
             try:
                 while piece := await asyncio.to_thread(os.read, fd, _PIECE_BYTES):

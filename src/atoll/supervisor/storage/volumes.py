@@ -63,7 +63,7 @@ class Volumes:
         self._making: set[tuple[str | None, str]] = set()
 
     async def load(self) -> None:
-        """Read the volumes. Rows whose directories are gone are deleted; directories without rows get one."""
+        """Read the volumes. Delete rows without directories, and make rows for directories without one."""
         for row in await self._database.all(VolumeRow):
             if self._paths.volume_data(row.volume_id).is_dir():
                 self._rows[row.volume_id] = row
@@ -149,7 +149,7 @@ class Volumes:
         return row
 
     async def set_quota(self, volume_id: str, quota_mib: int | None) -> VolumeRow:
-        """Replace the quota of a volume. What it has beyond it stays.
+        """Replace the quota of a volume. Data beyond the new quota stays.
 
         Raises:
             InvalidSpecError: The quota is invalid.
@@ -209,7 +209,7 @@ class Volumes:
         """The wanted mounts by path, with the ids of their volumes.
 
         Raises:
-            InvalidSpecError: One cannot be mounted where it is wanted.
+            InvalidSpecError: A volume cannot be mounted at its path.
             VolumeNotFoundError: The team has no volume with that name or id.
         """
         check_mountpoints(wanted)
@@ -236,9 +236,9 @@ class Volumes:
         """The mounts of a sandbox made from a snapshot: the snapshot's, with the ``wanted`` ones replaced.
 
         Raises:
-            InvalidSpecError: A volume is wanted where the snapshot's sandbox mounted none, or is wanted
-                read-only where that one could write, or the other way round: its memory fixes both.
-            VolumeNotFoundError: A volume is gone, or is not the team's.
+            InvalidSpecError: The snapshot's sandbox mounted no volume at a path, or with the other right to
+                write: its memory fixes both.
+            VolumeNotFoundError: A volume is gone, or belongs to another team.
         """
         if strange := wanted.keys() - had.keys():
             raise InvalidSpecError(
@@ -264,7 +264,7 @@ def _make(directory: Path, data: Path) -> None:
 
 
 def _sweep(aside: Path) -> None:
-    """Remove what interrupted uploads and removals left."""
+    """Remove the leftovers of interrupted uploads and removals."""
     try:
         remove_tree(aside)
     except (AtollError, OSError) as error:

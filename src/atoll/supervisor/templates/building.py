@@ -1,4 +1,4 @@
-"""Makes and builds templates, and erases what no template needs any more."""
+"""Makes and builds templates, and erases snapshots and steps that no template needs."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Templates:
         await self.sweep()
 
     async def tend(self) -> None:
-        """Erase what is no longer needed. Never returns."""
+        """Erase snapshots and steps once nothing needs them. Never returns."""
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._look.wait(), _TEND_S)
@@ -112,13 +112,13 @@ class Templates:
         """Make a snapshot the new build of a template. It belongs to the template from then on.
 
         Args:
-            what: The snapshot, or a sandbox to take one of; that snapshot is removed if this fails.
-            name: The template's name; None makes a template without a name.
+            what: The snapshot, or a sandbox to snapshot. If this fails, it removes a snapshot that it took.
+            name: The template's name; None for a template without a name.
             team: The team that owns it.
             tags: The tags that refer to this build from now on; empty means the default tag.
 
         Raises:
-            SnapshotNotFoundError, SandboxNotFoundError: There is none, or it is another team's.
+            SnapshotNotFoundError, SandboxNotFoundError: The team has no such snapshot or sandbox.
             InUseError: The snapshot belongs to a template already.
             InvalidSpecError: The name or a tag is invalid.
             StateError, QuotaError: No snapshot can be taken of the sandbox.
@@ -237,7 +237,7 @@ class Templates:
 
         Raises:
             TemplateNotFoundError: The team has no such template, or it has no such tag.
-            InvalidSpecError: A tag is invalid, or none is given.
+            InvalidSpecError: A tag is invalid, or there is none.
         """
         if not tags:
             raise InvalidSpecError("At least one tag is required")
@@ -255,7 +255,7 @@ class Templates:
 
         Raises:
             TemplateNotFoundError: The team has no such template.
-            InvalidSpecError: The default tag is among them, or none is given.
+            InvalidSpecError: The default tag is among the tags, or there is none.
         """
         if not tags:
             raise InvalidSpecError("At least one tag is required")
@@ -276,7 +276,7 @@ class Templates:
             return await self.rows.put(self.rows.find(ref, team, own=True).but(public=public))
 
     async def made(self, sandbox: Sandbox) -> None:
-        """Check a new sandbox: if it is for a build that has ended meanwhile, it is killed.
+        """Check a new sandbox, and kill it if it is for a build that has ended meanwhile.
 
         Raises:
             StateError: The build has ended.
@@ -334,7 +334,7 @@ class Templates:
 
 
 def _row(rows: TemplateRegistry, team: str | None, name: str | None, build: BuildInfo) -> TemplateRow:
-    """The template with this name and one more build, or a new template if there is none yet."""
+    """The template with this name and a further build, or a new template if there is none yet."""
     found = rows.named(name, team) if name is not None else None
     if found is not None:
         return found.but(builds=(*found.builds, build))
@@ -355,7 +355,7 @@ def _row(rows: TemplateRegistry, team: str | None, name: str | None, build: Buil
 def _too_much(rows: Sequence[SnapshotRow]) -> list[str]:
     """The older states of a build, whose copies of the disk take too much together with the newer ones.
 
-    What nothing was built on top of is not among them: a build that failed goes on there.
+    States without a state on top are not among them: a failed build goes on there.
     """
     parents = {row.parent_id for row in rows}
     newest_first = sorted(rows, key=lambda row: row.created_at, reverse=True)
@@ -368,7 +368,7 @@ def _too_much(rows: Sequence[SnapshotRow]) -> list[str]:
 
 
 async def forget_steps(templates: Templates, registry: Registry, trash: Trash) -> PrunedSteps:
-    """Forget all steps that were built before. Their snapshots are erased unless a template needs them."""
+    """Forget all steps built so far. Erase their snapshots unless a template needs them."""
     before = {row.snapshot_id: row for row in registry.snapshots() if row.build_id is not None}
     count = len(templates.steps)
     await templates.steps.forget()
@@ -440,5 +440,5 @@ def _check_count(tags: Collection[str]) -> None:
 
 def _built(row: TemplateRow, tag: str) -> BuildInfo:
     build = row.info().build(tag)
-    assert build is not None  # it was resolved before
+    assert build is not None  # the tag was resolved before
     return build

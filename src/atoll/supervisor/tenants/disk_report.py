@@ -1,4 +1,4 @@
-"""Reports what each sandbox, snapshot, image, template, volume and team uses on the disk."""
+"""Reports the disk usage of each sandbox, snapshot, image, template, volume and team."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Used(NamedTuple):
-    """Who uses what: ``parts`` are the names of parts, each of which several may use."""
+    """A user of disk space. ``parts`` names its parts, each of which others may use too."""
 
     kind: Literal["sandbox", "snapshot", "image", "template", "volume"]
     id: str
@@ -37,7 +37,7 @@ class Used(NamedTuple):
 
 
 def shares(users: Sequence[Used], sizes: Mapping[str, int]) -> list[DiskUse]:
-    """What each user uses alone, and what others use too. The largest comes first."""
+    """Each user's exclusive and shared use, the largest first."""
     count = Counter(part for user in users for part in user.parts)
     found = []
     for user in users:
@@ -57,7 +57,7 @@ def shares(users: Sequence[Used], sizes: Mapping[str, int]) -> list[DiskUse]:
 
 
 def team_shares(users: Iterable[Used], sizes: Mapping[str, int]) -> list[DiskUse]:
-    """What each team uses alone, and what other teams use too."""
+    """Each team's exclusive use, and its use shared with other teams."""
     parts: dict[str | None, frozenset[str]] = {}
     for user in users:
         parts[user.team] = parts.get(user.team, frozenset()) | user.parts
@@ -75,8 +75,8 @@ class DiskReports:
     """Makes reports, one at a time: they read every directory that has changed.
 
     Args:
-        images: Returns the images that have a name, and those with the digests that it is given.
-        leftovers: Finds what nothing owns.
+        images: Returns the images with a name, and the images with the given digests.
+        leftovers: Finds the leftovers.
         disk: Returns the size and the free space of the home's file system.
     """
 
@@ -91,10 +91,10 @@ class DiskReports:
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def make(self, team: str | None = None) -> DiskReport:
-        """Measure what is used now, and report it.
+        """Measure the disk usage, and report it.
 
         Args:
-            team: Report only what this team has, as if there was nothing else. None reports everything.
+            team: Report only on this team, as if there were no other; None reports on everything.
         """
         async with self._turn:
             images = await asyncio.to_thread(self.images, digests_in_use(self.registry))
@@ -104,7 +104,7 @@ class DiskReports:
             left = sum(one.size_bytes for one in await self.leftovers()) if team is None else None
             disk = await asyncio.to_thread(self.disk) if team is None else None
             linked = await asyncio.to_thread(_linked, self._checkpoints())
-        # What has come into being meanwhile is not measured yet, so it counts as nothing.
+        # A part that is newer than the measurement counts as nothing.
         users = self._users(team, images)
         memories = {row.snapshot_id: row.memory_bytes for row in self.registry.snapshots()}
         sizes = {part: self._size(part, memories) for user in users for part in user.parts}
@@ -176,7 +176,7 @@ class DiskReports:
         return [user._replace(parts=user.parts - foreign) for user in found if user.team == team]
 
     def _brought_to(self, team: str) -> set[str]:
-        """The layers that other teams' snapshots brought, which count towards no quota of this one."""
+        """The layers from other teams' snapshots, which count towards no quota of this team."""
         return {id_ for row in self.registry.snapshots() if row.team != team for id_ in row.stack}
 
     def _size(self, part: str, memories: Mapping[str, int]) -> int:
@@ -189,7 +189,7 @@ class DiskReports:
 
 
 def _linked(checkpoints: Mapping[str, Path]) -> dict[str, dict[str, int]]:
-    """The files of each checkpoint that others may have too, by inode: a snapshot of what sleeps has them."""
+    """The files of each checkpoint that others may share, by inode: a sleeper's snapshot does."""
     found: dict[str, dict[str, int]] = {}
     for part, place in checkpoints.items():
         with contextlib.suppress(OSError), os.scandir(place) as entries:
@@ -199,7 +199,7 @@ def _linked(checkpoints: Mapping[str, Path]) -> dict[str, dict[str, int]]:
 
 
 def _with_links(user: Used, linked: Mapping[str, Mapping[str, int]], sizes: dict[str, int]) -> Used:
-    """The user with such files as parts of their own. Their sizes are taken from that of the checkpoint."""
+    """The user with such files as parts of their own. The checkpoint's size shrinks by their sizes."""
     files = {name: size for part in user.parts for name, size in linked.get(part, {}).items()}
     for part in user.parts:
         sizes[part] = max(0, sizes[part] - sum(linked.get(part, {}).values()))

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.storage.volumes import Volumes
 
-# A measurement is valid for this long, and for this many times as long as it took: frequent requests then
-# cost at most 5 % of a processor, however many files there are.
+# A measurement is valid for this long, and for this many times its own duration. Frequent requests then cost
+# at most 5 % of a processor, however many files there are.
 _FRESH_S = 5.0
 _FRESH_TIMES = 20
 _log = logging.getLogger(__name__)
@@ -51,9 +51,10 @@ class _Measure:
 
 @dataclass(eq=False, repr=False)
 class DiskSizes:
-    """Remembers how large the parts of the disk are, and measures what has changed.
+    """Remembers the sizes of the parts of the disk, and measures changed parts.
 
-    Nothing here opens a file, follows a symlink or enters a mount, so a guest cannot lead or hold it.
+    Measuring opens no file, follows no symlink and enters no mount, so a guest can neither mislead nor block
+    it.
     """
 
     registry: Registry
@@ -88,7 +89,7 @@ class DiskSizes:
         return self._trees.get(tree, 0)
 
     async def measure(self, parts: DiskParts) -> None:
-        """Measure what was not measured lately enough."""
+        """Measure the parts whose measurement is too old."""
         for layer_id in parts.layers - self._frozen.keys():
             work = partial(self.layers.size_bytes, layer_id)
             self._frozen[layer_id] = (await asyncio.to_thread(measured, work, 0))[0]
@@ -128,7 +129,7 @@ class DiskSizes:
         return kept + disk + held
 
     def _forget(self) -> None:
-        """Forget the sizes of what no longer exists."""
+        """Forget the sizes of parts that no longer exist."""
         living = {one.sandbox_id for one in self.registry.all()} | self.volumes.ids()
         for id_ in self._measures.keys() - living:
             del self._measures[id_]
@@ -138,7 +139,7 @@ class DiskSizes:
             del self._frozen[layer_id]
 
     def _stale(self, parts: DiskParts) -> dict[str, float | None]:
-        """What may have changed since it was measured."""
+        """The parts that may have changed since their measurement."""
         now_s = time.monotonic()
         return {
             id_: rests_since
@@ -148,7 +149,7 @@ class DiskSizes:
 
 
 def _shares(earlier_pages: Path) -> int:
-    """The bytes of files that others may have too, each divided by how many have it."""
+    """The bytes of files that others may share, each divided by its number of users."""
     try:
         stats = [path.lstat() for path in earlier_pages.iterdir()]
     except OSError:  # there are none, or they have just gone

@@ -1,4 +1,4 @@
-"""What the sandboxes, snapshots, volumes and images of a team use on the disk."""
+"""The disk usage of a team: its sandboxes, snapshots, volumes and images."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TeamDiskUsage:
     of images that the team pulled count, each once.
 
     Args:
-        image_trees: Returns the directories of the layers of images that a team pulled, which never change.
+        image_trees: Returns the layers of images that a team pulled, as directories, which never change.
     """
 
     registry: Registry

@@ -1,4 +1,4 @@
-"""Manages the keys with which teams authenticate to a server. Only the hash of a key is stored."""
+"""Manages the keys with which teams authenticate to a server. Stores only their hashes."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class Keys:
             try:
                 await self.database.put(noted)
             except AtollError as error:
-                # A full disk must not prevent the use of what exists.
+                # A full disk must not prevent the use of existing keys.
                 _log.warning("cannot store the last use of key %s: %s", row.key_id, error)
 
     async def _forget(self, wanted: Callable[[KeyRow], bool]) -> None:

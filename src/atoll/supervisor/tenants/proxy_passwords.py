@@ -33,7 +33,7 @@ class ProxyPasswords:
     async def seal(
         self, network: EgressPolicy, team: str | None, before: EgressPolicy | None = None
     ) -> EgressPolicy:
-        """Return a checked policy as it is stored.
+        """Return the stored form of a checked policy.
 
         Args:
             team: The team whose sandbox it is for.

@@ -1,4 +1,4 @@
-"""Checks what teams use, and are about to use, against their quotas."""
+"""Checks the current and coming use of teams against their quotas."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Booking:
 
 
 def check_growth(team: str, quotas: Quotas, before: TeamUse, after: TeamUse) -> None:
-    """Refuse what would use more than the quotas allow. What does not increase the use is never refused.
+    """Refuse growth beyond the quotas. A change that does not increase the use always passes.
 
     Raises:
         QuotaError: Names the quota, and how much of it is used.
@@ -106,7 +106,7 @@ def use_of(awake: Mapping[str, Limits], asleep: Collection[str], vcpus: float) -
 
 @dataclass(eq=False, repr=False)
 class TeamQuotas:
-    """Decides whether a team may use more, and books what it is promised until that exists.
+    """Decides whether a team may use more, and books each promise until it is kept.
 
     Checking and booking happen in one step, so that concurrent requests cannot exceed a quota together. A
     sandbox counts once, by its id, however often it is booked. Sandboxes without a team do not count.
@@ -114,9 +114,9 @@ class TeamQuotas:
     Args:
         default_limits: The limits of sandboxes that ask for none.
         disk_bytes: Returns the bytes that a team uses on the disk.
-        builds: Returns how many builds of a team are in progress; their quota is checked where they begin.
-        give_up: Erases something of a team that it can get again, such as an unused image. Returns whether
-            there was anything.
+        builds: Returns how many builds of a team are in progress. Each build checks this quota at its start.
+        give_up: Erases something that a team can get again, such as an unused image. Returns False if there
+            is nothing.
     """
 
     registry: Registry
@@ -129,7 +129,7 @@ class TeamQuotas:
     _bookings: list[_Booking] = field(default_factory=list, init=False)
 
     async def use(self, team: str) -> TeamUse:
-        """What a team uses now, including what is booked.
+        """A team's current use, including its bookings.
 
         Raises:
             TeamNotFoundError: There is no such team.
@@ -147,7 +147,7 @@ class TeamQuotas:
 
         Raises:
             TeamNotFoundError: There is no such team.
-            QuotaError: The quota of the team does not allow them, or not such a lease.
+            QuotaError: The quota of the team does not allow the sandboxes or their leases.
         """
         if team is None:
             yield
@@ -199,7 +199,7 @@ class TeamQuotas:
             yield
 
     async def check_disk(self, team: str | None) -> None:
-        """Refuse what needs disk space if the team has used up its disk quota.
+        """Refuse a use of disk space if the team has used up its disk quota.
 
         Raises:
             QuotaError: The team has used it up.
@@ -207,14 +207,14 @@ class TeamQuotas:
         await self._disk_left(team)
 
     async def within_disk(self, team: str | None, take: Callable[[int | None], Awaitable[_T]]) -> _T:
-        """The result of ``take``, which gets the most bytes that it may use; None is no bound.
+        """The result of ``take``, which gets the most bytes that it may use; None means no bound.
 
-        If that was too little and the team can give up something that it can get again, ``take`` is called
-        again. The team is not deleted meanwhile.
+        If that was too little and the team can give up something replaceable, this calls ``take`` again. The
+        team is not deleted meanwhile.
 
         Raises:
             TeamNotFoundError: There is no such team.
-            QuotaError: The team has used up its disk quota, or what is left of it was too little.
+            QuotaError: The team has used up its disk quota, or the rest of it was too little.
         """
         while True:
             left_bytes = await self._disk_left(team)
@@ -258,7 +258,7 @@ class TeamQuotas:
 
     @staticmethod
     def keep_free_percent(row: SandboxRow) -> int:
-        """The part of the host's disk that a sandbox leaves free; 0 for one with a disk limit of its own."""
+        """The part of the host's disk that a sandbox leaves free; 0 if it has a disk limit of its own."""
         return 0 if row.engine_disk or row.limits.disk_mib is not None else KEEP_FREE_PERCENT
 
     def check_lease(self, team: str | None, lifecycle: Lifecycle) -> None:
@@ -271,7 +271,7 @@ class TeamQuotas:
             check_lease(team, self.teams.quotas_of(team), lifecycle)
 
     def bounded(self, team: str | None, lifecycle: Lifecycle) -> Lifecycle:
-        """The lifecycle with its leases shortened to what the team may have.
+        """The lifecycle with its leases shortened to the team's longest.
 
         No lease becomes the longest one.
         """
@@ -292,7 +292,7 @@ class TeamQuotas:
                 booking.awake[sandbox_id] = booking.awake.pop(before)
 
     def booked(self, team: str) -> list[str]:
-        """What a team is about to get, in words for people."""
+        """The team's bookings, in words for people."""
         return [
             "something that is being created for it" for booking in self._bookings if booking.team == team
         ]

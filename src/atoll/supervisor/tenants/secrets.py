@@ -77,14 +77,14 @@ class Secrets:
         return self._row(ref, team).info()
 
     def values_for(self, team: str | None, names: Iterable[str]) -> dict[str, str]:
-        """The values of a team's secrets, by the names as they are given here.
+        """The values of a team's secrets, by the given names.
 
         This asks the keyring again if it did not answer before, which may take 10 s.
 
         Raises:
             SecretNotFoundError: The team has no secret of such a name.
-            InvalidSpecError: One of them is a canary, which is never sent.
-            DamagedError: One of them cannot be opened.
+            InvalidSpecError: One of the secrets is a canary, which is never sent.
+            DamagedError: One of the secrets cannot be opened.
             HostError: The key is missing, or cannot be used.
         """
         rows = {name: self._named(name, team) for name in names}
@@ -96,7 +96,7 @@ class Secrets:
         return {name: self._value(row) for name, row in rows.items()}
 
     def bound_for(self, team: str | None, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        """The names and patterns of hosts that alone may get a secret, for those that are bound.
+        """The only hosts that may get a secret, as names and patterns, for each bound secret.
 
         Raises:
             SecretNotFoundError: The team has no secret of such a name.
@@ -105,7 +105,7 @@ class Secrets:
         return {name: hosts for name, hosts in bound.items() if hosts}
 
     def canaries_for(self, team: str | None) -> dict[str, str]:
-        """The values of a team's canaries, by their names. Raises what ``values_for`` raises."""
+        """The values of a team's canaries, by their names. Raises the errors of ``values_for``."""
         return {row.name: self._value(row) for row in self._of(team) if row.canary}
 
     def check_hosts(self, team: str | None, name: str, hosts: Iterable[str]) -> None:
@@ -118,22 +118,23 @@ class Secrets:
 
         Raises:
             SecretNotFoundError: The team has no secret of that name.
-            InvalidSpecError: A host is not covered by what the secret is bound to.
+            InvalidSpecError: The secret is not bound to one of the hosts.
         """
         bound = self._named(name, team).hosts
         for host in hosts if bound else ():
             plain = plain_pattern(host)
-            # A pattern of the rule fits one of the binding as a name below it would.
+            # A pattern of the rule fits a pattern of the binding as a name below it would.
             if plain is None or not any(matches_host(pattern, plain) for pattern in bound):
                 raise InvalidSpecError(
                     f"the secret {name!r} may not be sent to {host!r}", hint=f"it is for {', '.join(bound)}"
                 )
 
     def vault(self, *, may_create: bool = False) -> Vault:
-        """Return what seals and opens with the home's key. This may ask a keyring, which may take 10 s.
+        """Return the vault with the home's key. This may ask a keyring, which may take 10 s.
 
         Args:
-            may_create: Whether a missing key is made, unless there are secrets, which it would not open.
+            may_create: Whether to make a missing key. If there are secrets, which a new key would not open,
+                none is made.
 
         Raises:
             HostError: The key is missing, or cannot be used.
@@ -197,12 +198,12 @@ class Secrets:
         hosts: Iterable[str] | None = None,
         metadata: dict[str, str] | None = None,
     ) -> SecretInfo:
-        """Change what is given of a secret. It is on the disk when this returns.
+        """Change the given fields of a secret. The change is on the disk when this returns.
 
         Raises:
             InvalidSpecError: The value, a host or a label is invalid, or nothing is given.
             SecretNotFoundError: There is no such secret.
-            DamagedError: Without a new value: the one that there is cannot be opened.
+            DamagedError: No new value is given, and the present one cannot be opened.
             HostError: The key cannot be used.
         """
         if value is None and hosts is None and metadata is None:
@@ -252,7 +253,7 @@ class Secrets:
         for follower in self._followers:
             try:
                 follower(row.team, row.name)
-            except Exception as error:  # the secret is changed, whatever comes of that
+            except Exception as error:  # the secret has changed anyway
                 _log.error("a change of secret %s was not followed: %s", row.secret_id, type(error).__name__)
 
     def _value(self, row: SecretRow) -> str:

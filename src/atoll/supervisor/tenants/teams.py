@@ -57,7 +57,7 @@ class Teams:
         return row.quotas if row is not None else Quotas()
 
     def ceiling_of(self, name: str | None) -> EgressPolicy | None:
-        """What a team's sandboxes reach at most. None is no ceiling; of a team that is missing, they reach nothing."""
+        """The ceiling of a team's sandboxes; None means no ceiling. A missing team has ``none``."""
         if name is None:
             return None
         row = self._rows.get(name)
@@ -89,7 +89,7 @@ class Teams:
         return self.get(name)
 
     async def set_quotas(self, name: str, quotas: Quotas) -> TeamInfo:
-        """Replace a team's quotas. It keeps what it uses beyond them, but gets no more.
+        """Replace a team's quotas. The team keeps its use beyond them, but gets no more.
 
         Raises:
             TeamNotFoundError: There is no such team.
@@ -101,7 +101,7 @@ class Teams:
         return self.get(name)
 
     async def set_ceiling(self, name: str, ceiling: EgressPolicy | None) -> TeamInfo:
-        """Replace what the team's sandboxes reach at most. It is in force when this returns.
+        """Replace the ceiling of the team's sandboxes. It is in force when this returns.
 
         Raises:
             TeamNotFoundError: There is no such team.
@@ -117,13 +117,13 @@ class Teams:
         """Delete a team that owns nothing any more.
 
         Args:
-            owned: Returns what the team owns, in words for people.
-            forget: Is awaited before the team's row is deleted: nothing of the team may reappear in another
+            owned: Returns the team's things, in words for people.
+            forget: Awaited before the team's row is deleted: nothing of the team may reappear in another
                 team with the same name.
 
         Raises:
             TeamNotFoundError: There is no such team.
-            InUseError: The team owns something; the message says what.
+            InUseError: The team owns something; the message names it.
         """
         async with self._lock:
             row = self._row(name)
@@ -132,7 +132,7 @@ class Teams:
                 raise InUseError(
                     f"team {name!r} owns {', '.join(things[:_SHOWN_MOST])}{more}", hint="delete those first"
                 )
-            # Before anything is awaited: whatever starts for the team now must not find it.
+            # Do this before any await: an operation that starts for the team now must not find it.
             del self._rows[name]
             try:
                 await forget()

@@ -1,4 +1,4 @@
-"""Refuses what clients add to volumes that have used up their quotas."""
+"""Refuses new data of clients in volumes that have used up their quotas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.storage.volumes import Volumes
     from atoll.types import VolumeMount
 
-# A measurement is valid for this many times as long as it took: measuring then costs at most 5 % of a processor.
+# A measurement is valid for this many times its own duration: measuring then costs at most 5 % of a
+# processor.
 _FRESH_TIMES = 20
 # A caller waits no longer than this. Then the last measurement counts, or zero if there is none.
 _WAIT_S = 2.0
@@ -31,7 +32,7 @@ _FILE_BYTES = 8192
 
 @dataclass(frozen=True)
 class _Measure:
-    """``sent_before`` is what clients had sent of files, ever, when it began."""
+    """``sent_before`` is the total that clients had ever sent when the measurement began."""
 
     size_bytes: int
     sent_before: int
@@ -40,14 +41,14 @@ class _Measure:
 
 
 class VolumeQuotas:
-    """Holds the quotas of volumes for clients. It measures only volumes that have one, and only when asked.
+    """Holds the quotas of volumes for clients. Measures only volumes with a quota, and only when asked.
 
-    Between two measurements it adds what clients send. What sandboxes write meanwhile shows in the next one:
-    their kernels hold the quota, see ``VolumeMonitor``, which hears of changes by ``on_change``.
+    Between two measurements it adds the bytes that clients send. Writes of sandboxes show in the next
+    measurement: guest kernels hold the quota, see ``VolumeMonitor``, which hears of changes by ``on_change``.
 
     Args:
         volumes: The volumes.
-        paths: Where they are.
+        paths: Where the volumes are.
         tasks: Owner of the measuring.
     """
 
@@ -71,10 +72,10 @@ class VolumeQuotas:
             await self.check(self._volumes.get(volume_id))
 
     async def check(self, row: VolumeRow) -> None:
-        """Refuse what is new in a volume that is full.
+        """Refuse new data in a full volume.
 
         Raises:
-            QuotaError: It is full.
+            QuotaError: The volume is full.
         """
         if row.quota_mib is not None:
             await self._renew(row.volume_id)
@@ -98,12 +99,12 @@ class VolumeQuotas:
             yield piece
 
     def changed(self, volume_id: str) -> None:
-        """Note that a client has changed what is in a volume, or its quota, so that it is measured again."""
+        """Note that a client has changed a volume's content or quota, so that it is measured again."""
         self._measures.pop(volume_id, None)
         self.added(volume_id)
 
     def added(self, volume_id: str) -> None:
-        """Note that a client has added what it was allowed to."""
+        """Note that a client has added data within the quota."""
         if self.on_change is not None:
             self.on_change(volume_id)
 
@@ -114,7 +115,7 @@ class VolumeQuotas:
     async def _check(self, row: VolumeRow, most_bytes: int, more_bytes: int) -> None:
         used_bytes = self._used_bytes(row.volume_id)
         if used_bytes + more_bytes > most_bytes:
-            # What was sent may never have become a file, or have replaced another.
+            # Sent bytes may never have become a file, or may have replaced another.
             await self._renew(row.volume_id, exact=True)
             used_bytes = self._used_bytes(row.volume_id)
         if used_bytes + more_bytes > most_bytes:

@@ -1,4 +1,4 @@
-"""The definition of the template ``code-interpreter-v1``. All that it needs comes from package registries."""
+"""The definition of the template ``code-interpreter-v1``. Its packages come from registries."""
 
 from __future__ import annotations
 
@@ -69,19 +69,19 @@ _ADDED = {
     "python3 -m pip install --no-cache-dir jjava==1.0a8\n",
 }
 LANGUAGES = tuple(_ADDED)
-"""The languages that it has only when they are asked for, since each takes some 300 MB."""
+"""The languages that it has only on request, because each takes some 300 MB."""
 
 
 def spec(*, libraries: Sequence[str] = LIBRARIES, languages: Sequence[str] = ()) -> TemplateSpec:
-    """Return what to build.
+    """Return the specification to build.
 
     Args:
-        libraries: Which libraries it has beside numpy, pandas and matplotlib. With fewer it is built sooner, and is
+        libraries: The libraries beside numpy, pandas and matplotlib. With fewer, the build is faster and
             smaller.
-        languages: Which of ``LANGUAGES`` it has in addition.
+        languages: The additional languages, out of ``LANGUAGES``.
 
     Raises:
-        InvalidSpecError: One of the languages is none of ``LANGUAGES``.
+        InvalidSpecError: A language is not in ``LANGUAGES``.
     """
     for language in languages:
         if language not in _ADDED:

@@ -37,7 +37,7 @@ class AsyncPlace:
         return copies
 
     async def keep(self, winner: str) -> SnapshotInfo:
-        """Let the sandbox go on from one copy, kill the others, and return what the sandbox was.
+        """Let the sandbox go on from one copy, kill the others, and return a snapshot of its old state.
 
         Raises:
             NotFoundError: It is no copy.
@@ -81,7 +81,7 @@ class AsyncPlaceTools:
     """Tries several ways, and reaches ports.
 
     Args:
-        place: What it changes.
+        place: The place to change.
     """
 
     OFFERS: ClassVar[tuple[Offer, ...]] = (
@@ -110,7 +110,7 @@ class AsyncPlaceTools:
     async def keep_fork(self, winner: Named) -> str:
         """Keep one copy of `try_in_forks`: the sandbox goes on from its memory, programs and disk.
 
-        What the sandbox was stays as a snapshot. The other copies are killed.
+        A snapshot keeps the sandbox's old state. The other copies are killed.
         """
         before = await self._place.keep(winner)
         return f"the sandbox goes on from {winner}; `rollback` to {before.snapshot_id} undoes it"

@@ -49,6 +49,6 @@ class AsyncSnapshotTools:
         return columns([(row.snapshot_id, row.name or "-", row.comment) for row in rows]) or "none"
 
     async def rollback(self, snapshot: Snapshot) -> str:
-        """Put memory, programs and disk of the sandbox back to a snapshot. What came after it is lost."""
+        """Put memory, programs and disk of the sandbox back to a snapshot. All later changes are lost."""
         await self._sandbox.rollback(snapshot)
         return f"{self._sandbox.name or self._sandbox.id} is as it was at {snapshot}"

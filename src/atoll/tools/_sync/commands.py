@@ -51,7 +51,7 @@ class CommandTools:
 
         The sandbox is a whole Linux computer: install packages, edit files, use git. Files and running
         processes stay between calls, the working directory and shell variables do not. Use `start` for
-        servers and for what takes longer than the timeout.
+        servers, and for commands that take longer than the timeout.
         """
         try:
             result = self._sandbox.run(
@@ -72,7 +72,7 @@ class CommandTools:
         """Start a command in the background, such as a server or a long build, and return its pid at once.
 
         It runs on between calls, sleeps and wakes with the sandbox, and is copied by a fork. `output` returns
-        what it wrote.
+        its output.
         """
         process = self._sandbox.processes.start(command, cwd=cwd)
         process.close()

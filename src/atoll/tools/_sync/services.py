@@ -98,7 +98,7 @@ class ServiceTools:
         name: Name,
         action: Annotated[Action, Meta(description="start, stop, restart, or remove it for good.")],
     ) -> str:
-        """Start, stop, restart or remove a service. One that is stopped starts with `start`, or at a reboot."""
+        """Start, stop, restart or remove a service. A stopped service starts with `start`, or at a reboot."""
         services = self._sandbox.services
         if action == "remove":
             services.remove(name)
@@ -120,7 +120,7 @@ def _row(info: ServiceInfo) -> tuple[str, ...]:
 
 
 def _state_of(info: ServiceInfo) -> str:
-    """The state, with what a model needs to find out what is wrong."""
+    """The state, with the facts that a model needs to find the fault."""
     parts = [info.state if info.pid is None else f"{info.state} with pid {info.pid}"]
     if info.healthy is False:
         parts.append("unhealthy")

@@ -50,6 +50,6 @@ class SnapshotTools:
         return columns([(row.snapshot_id, row.name or "-", row.comment) for row in rows]) or "none"
 
     def rollback(self, snapshot: Snapshot) -> str:
-        """Put memory, programs and disk of the sandbox back to a snapshot. What came after it is lost."""
+        """Put memory, programs and disk of the sandbox back to a snapshot. All later changes are lost."""
         self._sandbox.rollback(snapshot)
         return f"{self._sandbox.name or self._sandbox.id} is as it was at {snapshot}"

@@ -24,16 +24,16 @@ class Tool:
     """A tool for a model.
 
     Args:
-        offer: Which method it is, and what it does to a sandbox.
+        offer: Its method, and the method's effect on a sandbox.
         target: Makes the object whose method is called.
 
     Attributes:
         name: Its name.
-        title: What people see.
-        description: What a model reads.
+        title: Its title for people.
+        description: Its description for a model.
         parameters: The JSON schema of its arguments, an object.
-        reads: It changes nothing.
-        destroys: What it erases is gone.
+        reads: Whether it changes nothing.
+        destroys: Whether it erases something for good.
     """
 
     def __init__(self, offer: Offer, kind: type[Any], target: Callable[[], object]) -> None:
@@ -50,7 +50,7 @@ class Tool:
         return f"<{type(self).__name__} {self.name}>"
 
     def call(self, arguments: Mapping[str, Any] | str) -> ToolResult:
-        """Call it. What fails is told in the result, for the model to act on; nothing of atoll is raised.
+        """Call it. A failure is in the result, for the model to act on: no error of atoll is raised.
 
         Args:
             arguments: A mapping, or JSON as a model writes it.
@@ -66,16 +66,16 @@ class Tool:
 class Tools:
     """Tools on one sandbox. Iterating gives each as an ``Tool``.
 
-    A context. Leaving it ends the forwards of ports and kills the copies that were tried and not kept. The
-    sandbox goes on.
+    This is a context manager. Its end also ends the forwards of ports, and kills copies that were tried and
+    not kept. The sandbox goes on.
 
     Args:
-        sandbox: What they act on.
-        only: The names of those that a model gets; None means all that the sandbox can do.
-        without: The names of those that it does not get.
+        sandbox: The sandbox to act on.
+        only: The names of the tools for the model; None means all that the sandbox supports.
+        without: The names of tools to leave out.
 
     Raises:
-        InvalidSpecError: There is no tool of a name.
+        InvalidSpecError: A name belongs to no tool.
     """
 
     def __init__(
@@ -136,10 +136,10 @@ class Tools:
         return tool.call(arguments)
 
     def as_openai(self, api: Literal["responses", "chat"] = "responses") -> list[dict[str, Any]]:
-        """Return what OpenAI's APIs take as ``tools``.
+        """Return the ``tools`` argument for OpenAI's APIs.
 
         Args:
-            api: ``responses``, or ``chat`` for Chat Completions and what imitates it.
+            api: ``responses``, or ``chat`` for Chat Completions and its imitations.
         """
         if api not in ("responses", "chat"):
             raise InvalidSpecError(f"there is no api {api!r}", hint="give responses or chat")
@@ -152,7 +152,7 @@ class Tools:
         return [{"type": "function", "strict": False, **each} for each in described]
 
     def as_anthropic(self) -> list[dict[str, Any]]:
-        """Return what Anthropic's Messages API takes as ``tools``."""
+        """Return the ``tools`` argument for Anthropic's Messages API."""
         return [
             {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
             for tool in self
