@@ -133,9 +133,17 @@ class AuditLog:
         """Return entries, see ``read_entries``."""
         return read_entries(self._directory, after=after, limit=limit, wanted=wanted)
 
-    def verify(self) -> AuditReport:
+    def size_bytes(self) -> int:
+        """Return the size of all files.
+
+        Raises:
+            OSError: The log cannot be read.
+        """
+        return sum(path.stat().st_size for path in log_files(self._directory))
+
+    def verify(self, read: Callable[[int], object] = int) -> AuditReport:
         """Check the whole log, see ``verify``."""
-        return verify(self._directory, self._key)
+        return verify(self._directory, self._key, read)
 
     def close(self) -> None:
         """Bring all to the disk, and end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from atoll.audit.chain import NO_LINE, Line, read_line
@@ -13,18 +14,24 @@ from atoll.types.internal import from_json
 REMOVED = "audit.removed"
 _REMOVED_MARK = f'"act":"{REMOVED}"'.encode()
 _FAULTS_MOST = 1000
+_TOLD_BYTES = 4 << 20
 
 
-def verify(directory: Path, key: bytes) -> AuditReport:
+def verify(directory: Path, key: bytes, read: Callable[[int], object] = int) -> AuditReport:
     """Check a log.
 
     Entries that are written meanwhile may be left out. At most 1,000 faults are named.
+
+    Args:
+        directory: Where the log is.
+        key: The key of the codes.
+        read: Called with how many bytes were read since the last call. It may raise, which ends the check.
 
     Raises:
         OSError: The log cannot be read.
     """
     # Before the files, because they may grow meanwhile.
-    check = _Check(key, read_head(directory, key))
+    check = _Check(key, read_head(directory, key), read)
     for path in log_files(directory):
         check.file(path)
     return check.report()
@@ -33,7 +40,8 @@ def verify(directory: Path, key: bytes) -> AuditReport:
 class _Check:
     """Goes through the lines in their order."""
 
-    def __init__(self, key: bytes, head: Head | None) -> None:
+    def __init__(self, key: bytes, head: Head | None, read: Callable[[int], object]) -> None:
+        self._read = read
         self._key = key
         self._head = head
         self._last = 0
@@ -52,12 +60,18 @@ class _Check:
             self._fault("missing", path.name, 0, self._last + self._bad + 1, begins - 1)
             self._last, self._digest, self._bad = begins - 1, "", 0
         self._file = path.name
+        unread = 0
         with path.open("rb") as file:
             for number, data in enumerate(file, 1):
+                unread += len(data)
+                if unread >= _TOLD_BYTES:
+                    self._read(unread)
+                    unread = 0
                 if not data.endswith(b"\n"):
                     # It is being written, or a crash has cut it short. If it was whole once, the head says so.
                     break
                 self._line(number, data[:-1])
+        self._read(unread)
 
     def _line(self, number: int, data: bytes) -> None:
         line = read_line(self._key, data)

@@ -150,7 +150,7 @@ def _stored_routes(system: System) -> list[Route]:
 
 def _tenant_routes(system: System) -> list[Route]:
     return [
-        *audit_routes(audit=system.acts.log),
+        *audit_routes(audit=system.acts.log, tasks=system.tasks),
         *team_routes(
             teams=system.teams,
             quotas=system.quotas,

@@ -11,6 +11,7 @@ from atoll.cli.lazy import Group
 from atoll.cli.leases import Length
 from atoll.cli.options import json_option
 from atoll.cli.output import note, show_json, show_json_line
+from atoll.cli.progress import progress_shown
 from atoll.cli.text import plain
 from atoll.exit_codes import code_of_answer
 from atoll.types import AuditEntry
@@ -76,7 +77,8 @@ def verify(ctx: click.Context, as_json: bool) -> None:
     Example:
       atoll audit verify
     """
-    report = Audit.verify()
+    with progress_shown() as progress:
+        report = Audit.verify(on_progress=progress)
     if as_json:
         show_json(report)
     else:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 from urllib.parse import urlencode
 
-from atoll.sdk._async.link import LONG_S, AsyncLink
+from atoll.sdk._async.link import LONG_S, AsyncLink, ignored
 from atoll.sdk._io_async import sleep
-from atoll.types import AuditEntry, AuditPage, AuditReport
+from atoll.types import AuditEntry, AuditPage, AuditReport, Progress
 from atoll.types.internal import check_number, check_text
 
 _LOOK_S = 0.5
@@ -63,10 +64,15 @@ class AsyncAudit:
                 begin = {"after": page.next}
 
     @staticmethod
-    async def verify() -> AuditReport:
+    async def verify(*, on_progress: Callable[[Progress], Any] | None = None) -> AuditReport:
         """Check the whole log against its key, and name each place where it is not as it was written.
 
-        It takes about ten seconds for a million entries.
+        A million entries take about ten seconds.
+
+        Args:
+            on_progress: Called with how much was read.
         """
         with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", "/v1/audit/verify", AuditReport, timeout_s=LONG_S)
+            return await link.long_call(
+                "GET", "/v1/audit/verify", AuditReport, on_progress=on_progress or ignored
+            )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -10,13 +11,14 @@ from starlette.routing import Route
 
 from atoll.audit import AuditLog
 from atoll.supervisor.api.query import unix_time, whole_number
-from atoll.supervisor.api.reply import json_answer
-from atoll.types import AuditEntry
+from atoll.supervisor.api.reply import Report, answer, json_answer
+from atoll.supervisor.state.tasks import Tasks
+from atoll.types import AuditEntry, AuditReport, Progress
 
 _PAGE, _PAGE_MOST = 1000, 10_000
 
 
-def audit_routes(*, audit: AuditLog) -> list[Route]:
+def audit_routes(*, audit: AuditLog, tasks: Tasks) -> list[Route]:
     """Everything under ``/v1/audit``."""
 
     async def entries(request: Request) -> Response:
@@ -40,7 +42,31 @@ def audit_routes(*, audit: AuditLog) -> list[Route]:
 
         return json_answer(await asyncio.to_thread(audit.read, after=after, limit=limit, wanted=wanted))
 
-    async def verify(_: Request) -> Response:
-        return json_answer(await asyncio.to_thread(audit.verify))
+    async def verify(request: Request) -> Response:
+        async def work(report: Report) -> object:
+            return await _verified(audit, report)
+
+        return await answer(request, tasks, work, ends_with_client=True)
 
     return [Route("/v1/audit", entries), Route("/v1/audit/verify", verify)]
+
+
+async def _verified(audit: AuditLog, report: Report) -> AuditReport:
+    """Check the log in a thread, which ends soon after the caller has left."""
+    loop, left = asyncio.get_running_loop(), threading.Event()
+    total_bytes, done_bytes = await asyncio.to_thread(audit.size_bytes), 0
+
+    def came(count: int) -> None:
+        nonlocal done_bytes
+        done_bytes += count
+        report(Progress(step="checking the audit log", done=done_bytes, total=total_bytes, unit="bytes"))
+
+    def read(count: int) -> None:
+        if left.is_set():
+            raise InterruptedError("the client has left")
+        loop.call_soon_threadsafe(came, count)
+
+    try:
+        return await asyncio.to_thread(audit.verify, read)
+    finally:
+        left.set()
