@@ -77,6 +77,7 @@ func (o *fakeOwner) reasons() []string {
 type fakeEdge struct {
 	taken chan *net.UnixConn
 	lives chan bool     // what an edge says of itself; nil: it does not die
+	asked chan struct{} // somebody asks that
 	comes chan struct{} // an edge runs when it is closed; nil: it runs already
 	mu    sync.Mutex
 	kept  []Kept
@@ -101,7 +102,7 @@ func (e *fakeEdge) Take(_ context.Context, connection *Connection) (splice.End, 
 	}
 	e.taken <- unixConn(ends[0])
 	if e.lives != nil {
-		return &mortalEnd{unixConn(ends[1]), e.lives}, nil
+		return &mortalEnd{unixConn(ends[1]), e.lives, e.asked}, nil
 	}
 	return unixConn(ends[1]), nil
 }
@@ -110,9 +111,11 @@ func (e *fakeEdge) Take(_ context.Context, connection *Connection) (splice.End, 
 type mortalEnd struct {
 	*net.UnixConn
 	lives chan bool
+	asked chan struct{}
 }
 
 func (e *mortalEnd) Lives(ctx context.Context) bool {
+	e.asked <- struct{}{}
 	select {
 	case lives := <-e.lives:
 		return lives

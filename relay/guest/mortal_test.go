@@ -10,7 +10,7 @@ import (
 func ended(t *testing.T) (*world, *net.TCPConn) {
 	t.Helper()
 	w := newWorld(t, both)
-	w.edge.lives = make(chan bool)
+	w.edge.lives, w.edge.asked = make(chan bool), make(chan struct{}, 1)
 	guest := w.connect(named)
 	edge := <-w.edge.taken
 	exchange(t, guest, edge)
@@ -35,14 +35,7 @@ func TestAnEdgeThatDiesEndsNoStream(t *testing.T) {
 
 func TestAGuestIsHeldWhileItIsNotKnownWhetherTheEdgeLives(t *testing.T) {
 	w, guest := ended(t)
-	eventually(t, "the end is noticed", func() bool {
-		w.Guest.mu.Lock()
-		defer w.Guest.mu.Unlock()
-		for connection := range w.connections {
-			return connection.joined.OwesGuest(0)
-		}
-		return false
-	})
+	<-w.edge.asked
 	w.Hold()
 	if _, ok := w.Kept(w.Flows()); ok {
 		t.Error("a guest that is owed the end is kept")

@@ -181,25 +181,35 @@ func (c *client) do(message control.Message, into any, files ...*os.File) error 
 	must(c.t, c.Send(message, files...))
 	select {
 	case got := <-c.answers:
-		if got.ID != c.last {
-			c.t.Fatalf("%+v answers %d", got, c.last)
-		}
-		if got.Error != "" {
-			return errors.New(got.Error)
-		}
-		if len(got.files) == 1 {
-			return channel.Content(got.files[0], into)
-		}
-		if into == nil {
-			return nil
-		}
-		return json.Unmarshal(got.Content, into)
+		return c.read(got, into)
 	case <-c.gone:
-		return errors.New("the relay has closed it")
+		select {
+		case got := <-c.answers: // the last one before the end
+			return c.read(got, into)
+		default:
+			return errors.New("the relay has closed it")
+		}
 	case <-time.After(waitMost):
 		c.t.Fatalf("nobody answers %+v", message)
 	}
 	return nil
+}
+
+func (c *client) read(got answer, into any) error {
+	c.t.Helper()
+	if got.ID != c.last {
+		c.t.Fatalf("%+v answers %d", got, c.last)
+	}
+	if got.Error != "" {
+		return errors.New(got.Error)
+	}
+	if len(got.files) == 1 {
+		return channel.Content(got.files[0], into)
+	}
+	if into == nil {
+		return nil
+	}
+	return json.Unmarshal(got.Content, into)
 }
 
 func (c *client) with(message control.Message, content any) error {
