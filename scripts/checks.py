@@ -83,7 +83,9 @@ def _of_go() -> list[Check]:
         at, name = ROOT / module, "go" if module == "." else module
         found.append(Check(name, (("go", "vet", "./..."), static), at, {"CGO_ENABLED": "0"}))
         # The race detector needs a C compiler.
-        found.append(Check(f"{name}-tests", (("go", "test", "-race", "./..."),), at, {"CGO_ENABLED": "1"}))
+        # a test that hangs is not to cost the ten minutes that Go gives it
+        test = ("go", "test", "-race", "-timeout", "4m", "./...")
+        found.append(Check(f"{name}-tests", (test,), at, {"CGO_ENABLED": "1"}))
     return found
 
 
