@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from atoll.audit.chain import Chain, digest_of, read_line
+from atoll.audit.chain import NO_LINE, Chain, digest_of, read_line
 from atoll.audit.files import file_for, first_of, log_files
 from atoll.audit.head import Head, HeadFile, read_head
 from atoll.audit.reading import read_entries
@@ -96,6 +96,8 @@ class AuditLog:
             # The next entry must not look like one of these.
             self._chain.sequence = head.sequence
         self._head = HeadFile(self._directory, self._key)
+        if not files:  # from now on, a log without a head has lost it
+            self._head.write(Head(0, NO_LINE))
         self._syncer = threading.Thread(target=self._sync_all, name="audit", daemon=True)
         self._syncer.start()
 

@@ -262,3 +262,13 @@ def test_a_change_of_the_first_line_is_one_fault(opened: Callable[..., AuditLog]
     written(opened, 5)
     change(tmp_path, 1, edit)
     assert faults(tmp_path) == [("changed", 1, None)]
+
+
+def test_a_log_is_whole_before_and_right_after_its_first_entry(
+    opened: Callable[..., AuditLog], tmp_path: Path
+) -> None:
+    log = opened()
+    assert log.verify().whole
+    log.note("sandbox.paused")
+    assert log.verify().whole
+    assert log.verify().entries == 1
