@@ -13,8 +13,8 @@ from atoll.types import SandboxInfo
 if TYPE_CHECKING:
     from atoll.host import Home
     from atoll.sdk._server import Server
+    from atoll.sdk._sync.api import Api
     from atoll.sdk._sync.http import Answer
-    from atoll.sdk._sync.link import Link
 
 # The supervisor says something every 20 seconds.
 _SILENCE_S = 60.0
@@ -49,11 +49,11 @@ class Holding:
                 self._held.abort()
 
     def _run(self) -> None:
-        link, pause_s = _link_to(self._where), _FIRST_PAUSE_S
-        with contextlib.closing(link):
+        api, pause_s = _api_of(self._where), _FIRST_PAUSE_S
+        with contextlib.closing(api):
             while not self._over.is_set():
                 try:
-                    self._hold(link)
+                    self._hold(api)
                     pause_s = _FIRST_PAUSE_S
                 except (NotFoundError, UnsupportedError):
                     return  # it was killed
@@ -61,8 +61,8 @@ class Holding:
                     pause_s = min(2 * pause_s, _LAST_PAUSE_S)
                 self._over.wait(pause_s)
 
-    def _hold(self, link: Link) -> None:
-        _, answer = link.hold("POST", self._path, SandboxInfo)
+    def _hold(self, api: Api) -> None:
+        _, answer = api.hold("POST", self._path, SandboxInfo)
         with contextlib.closing(answer):
             with self._lock:
                 if self._over.is_set():
@@ -77,10 +77,10 @@ class Holding:
                     self._held = None
 
 
-def _link_to(where: Home | Server) -> Link:
+def _api_of(where: Home | Server) -> Api:
     # imported only now: async programs need these modules for nothing else
     from atoll.host import Home
-    from atoll.sdk._sync.link import Link
+    from atoll.sdk._sync.api import Api
     from atoll.sdk._sync.places import Here, There
 
-    return Link(Here(where, may_start=False) if isinstance(where, Home) else There(where), kept=0)
+    return Api(Here(where, may_start=False) if isinstance(where, Home) else There(where), kept=0)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from atoll.guest import GuestRequest
 from atoll.sdk import _spawn
+from atoll.sdk._async.api import AsyncApi
 from atoll.sdk._async.builds import carry_out, request_build
 from atoll.sdk._async.http import AsyncAnswer, Upload
-from atoll.sdk._async.link import AsyncLink
 from atoll.sdk._caller import CALLS_FOR
 
 __all__ = ["carry_out", "call_for", "relayed", "request_build", "sharing", "start_by"]
@@ -32,7 +32,7 @@ def sharing(kept: int = 64) -> contextlib.AbstractContextManager[None]:
     Args:
         kept: How many idle connections to keep at most.
     """
-    return AsyncLink.sharing(kept)
+    return AsyncApi.sharing(kept)
 
 
 def call_for(who: str) -> None:
@@ -59,4 +59,4 @@ async def relayed(
         length: How many bytes the pieces have; None sends them chunked.
     """
     request = GuestRequest(method, target, headers, body if isinstance(body, bytes) else None)
-    return await AsyncLink().relay(request, None if isinstance(body, bytes) else body, length)
+    return await AsyncApi().relay(request, None if isinstance(body, bytes) else body, length)

@@ -60,11 +60,11 @@ from atoll.supervisor.state.clock import Clock
 from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.decisions import DecisionLog
 from atoll.supervisor.state.drain_gate import DrainGate
+from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.journal import Journal
 from atoll.supervisor.state.leases import Leases, LeaseTable
 from atoll.supervisor.state.operation_log import Operations
 from atoll.supervisor.state.paths import Paths
-from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.state.row_copies import RowCopies
 from atoll.supervisor.state.rows import Versions
 from atoll.supervisor.state.tasks import Tasks
@@ -74,7 +74,7 @@ from atoll.supervisor.storage.build_cache import BuildCache
 from atoll.supervisor.storage.compaction import Compaction
 from atoll.supervisor.storage.images import SupervisorImages
 from atoll.supervisor.storage.layer_gc import LayerGC
-from atoll.supervisor.storage.template_registry import TemplateRegistry, names_for
+from atoll.supervisor.storage.template_rows import TemplateRows, names_for
 from atoll.supervisor.storage.trash import Trash
 from atoll.supervisor.storage.volumes import Volumes
 from atoll.supervisor.tenants.disk_sizes import DiskSizes
@@ -152,7 +152,7 @@ class State:
         self.journal = Journal(self.paths.console, self.acts, clock.unix_s)
         self.leases = Leases(clock)
         self.due = LeaseTable()
-        self.registry = Registry(self.database, self.leases, self.due, self.journal)
+        self.inventory = Inventory(self.database, self.leases, self.due, self.journal)
         self.decisions = DecisionLog(self.paths.decisions, self.journal, self.acts)
         self.alarms = Alarms()
         self.drain_gate = DrainGate(home.drain)
@@ -174,15 +174,15 @@ class Storage:
     """The stores on the disk, and their upkeep."""
 
     def __init__(self, home: Home, settings: Settings, rooms: Rooms, state: State) -> None:
-        registry, paths, tasks, layers = state.registry, state.paths, state.tasks, rooms.layers
-        self.trash = Trash(paths.snapshots, registry)
-        self.layer_gc = LayerGC(registry, layers, self.trash)
-        self.compaction = Compaction(registry, paths, layers, self.layer_gc, tasks)
-        self.volumes = Volumes(state.database, state.row_copies, registry, paths, self.trash)
-        self.templates = TemplateRegistry(state.database, home.templates, state.clock.unix_s)
+        inventory, paths, tasks, layers = state.inventory, state.paths, state.tasks, rooms.layers
+        self.trash = Trash(paths.snapshots, inventory)
+        self.layer_gc = LayerGC(inventory, layers, self.trash)
+        self.compaction = Compaction(inventory, paths, layers, self.layer_gc, tasks)
+        self.volumes = Volumes(state.database, state.row_copies, inventory, paths, self.trash)
+        self.templates = TemplateRows(state.database, home.templates, state.clock.unix_s)
         self.images = SupervisorImages(
             rooms.images,
-            registry,
+            inventory,
             state.clock.boot_s,
             authority=rooms.authority,
             templates=lambda team: names_for(self.templates.all(), team),
@@ -190,7 +190,7 @@ class Storage:
         )
         self.steps = BuildCache(state.database, state.clock.unix_s)
         self.checksums = CheckpointChecksums()
-        self.trees = StoredTrees(registry=registry, paths=paths, layers=layers, images=self.images)
+        self.trees = StoredTrees(inventory=inventory, paths=paths, layers=layers, images=self.images)
         self.background_checksums = BackgroundChecksums(self.trees, tasks, settings.checksum_mib_s * MIB)
         self.verification = Verification(self.trees, self.checksums, self.layer_gc, self.background_checksums)
         self.digests = StateDigests(self.trees)
@@ -234,7 +234,7 @@ class Machines:
         )
         self.pool = WarmPool(
             machines=WarmMachines(
-                registry=state.registry,
+                inventory=state.inventory,
                 paths=state.paths,
                 programs=rooms.programs,
                 images=storage.images,
@@ -276,17 +276,17 @@ class Tenants:
         self.secrets = Secrets(state.database, home.secrets, source, unix_s)
         self.proxy_passwords = ProxyPasswords(self.secrets.vault)
         self.image_release = ImageRelease(storage.images, machines.pool)
-        self.disk_sizes = DiskSizes(state.registry, storage.volumes, state.paths, rooms.layers)
+        self.disk_sizes = DiskSizes(state.inventory, storage.volumes, state.paths, rooms.layers)
         self.volume_quotas = VolumeQuotas(storage.volumes, state.paths, state.tasks)
         disks = TeamDiskUsage(
-            state.registry,
+            state.inventory,
             storage.volumes,
             self.disk_sizes,
             state.tasks,
             image_trees=storage.images.trees_for,
         )
         self.quotas = TeamQuotas(
-            state.registry,
+            state.inventory,
             self.teams,
             machines.default_limits,
             disks.bytes_of,
@@ -297,7 +297,7 @@ class Tenants:
 
 def _egress(rooms: Rooms, state: State, tenants: Tenants) -> EgressControl:
     return EgressControl(
-        registry=state.registry,
+        inventory=state.inventory,
         teams=tenants.teams,
         secrets=tenants.secrets,
         passwords=tenants.proxy_passwords,
@@ -315,33 +315,33 @@ class Steps:
     def __init__(
         self, rooms: Rooms, state: State, storage: Storage, machines: Machines, tenants: Tenants
     ) -> None:
-        registry, paths, tasks = state.registry, state.paths, state.tasks
+        inventory, paths, tasks = state.inventory, state.paths, state.tasks
         running_machines, agents, quotas = machines.running, machines.agents, tenants.quotas
         self.limit_monitor = LimitMonitor(
             quotas=quotas, layers=rooms.layers, tasks=tasks, cgroups=rooms.cgroups is not None
         )
         self.history = History(
-            registry=registry, quotas=quotas, layers=rooms.layers, tasks=tasks, unix_s=state.clock.unix_s
+            inventory=inventory, quotas=quotas, layers=rooms.layers, tasks=tasks, unix_s=state.clock.unix_s
         )
         self.traffic = Traffic(tasks)
         self.data_wakes = DataWakes(
-            registry=registry, tasks=tasks, boot_s=state.clock.boot_s, tell=state.journal.tell
+            inventory=inventory, tasks=tasks, boot_s=state.clock.boot_s, tell=state.journal.tell
         )
-        self.crashes = Crashes(registry, running_machines, tasks)
+        self.crashes = Crashes(inventory, running_machines, tasks)
         self.volume_monitor = VolumeMonitor(
             volumes=storage.volumes, quotas=tenants.volume_quotas, paths=paths, tasks=tasks
         )
         self.attachment = Attachment(
-            registry, [self.crashes, self.limit_monitor, self.volume_monitor, self.history]
+            inventory, [self.crashes, self.limit_monitor, self.volume_monitor, self.history]
         )
         self.sandbox_planner = SandboxPlanner(storage.images, paths, quotas, storage.volumes)
         self.egress = _egress(rooms, state, tenants)
         self.turns = Turns()
         self.memory_admission = MemoryAdmission(
-            look=machines.host_memory.look, registry=registry, paths=paths, turns=self.turns
+            look=machines.host_memory.look, inventory=inventory, paths=paths, turns=self.turns
         )
         self.home_hooks = HomeHooks(paths.hooks, tasks)
-        self.sandbox_links = SandboxLinks(registry, paths, rooms.links, self.egress, self.data_wakes)
+        self.sandbox_links = SandboxLinks(inventory, paths, rooms.links, self.egress, self.data_wakes)
         self.guest_memory = GuestMemory(agents, machines.default_limits)
         self.crash_checkpoints = CrashCheckpoints(paths, storage.trash)
         self.suspend_checkpoints = SuspendCheckpoints(paths, storage.trash, rooms.layers, storage.checksums)

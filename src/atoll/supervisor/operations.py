@@ -45,9 +45,9 @@ class Sleeps:
     """The operations that put sandboxes to sleep."""
 
     def __init__(self, state: State, storage: Storage, machines: Machines, steps: Steps) -> None:
-        self.pauses = Pauses(state.registry, steps.crashes, steps.guest_memory, steps.traffic)
+        self.pauses = Pauses(state.inventory, steps.crashes, steps.guest_memory, steps.traffic)
         self.power_off = PowerOff(
-            registry=state.registry,
+            inventory=state.inventory,
             paths=state.paths,
             running_machines=machines.running,
             sandbox_links=steps.sandbox_links,
@@ -56,7 +56,7 @@ class Sleeps:
             trash=storage.trash,
         )
         self.suspends = Suspends(
-            registry=state.registry,
+            inventory=state.inventory,
             operations=state.operations,
             paths=state.paths,
             checkpoints=steps.suspend_checkpoints,
@@ -74,7 +74,7 @@ class Sleeps:
 def make_unplugs(state: State, machines: Machines, steps: Steps, sleeps: Sleeps) -> Unplugs:
     """Make the parts that unplug sandboxes."""
     return Unplugs(
-        registry=state.registry,
+        inventory=state.inventory,
         egress=steps.egress,
         marks=state.unplug_marks,
         pauses=sleeps.pauses,
@@ -107,7 +107,7 @@ class Awakenings:
             compaction=storage.compaction,
         )
         self.restores = Restores(
-            registry=state.registry,
+            inventory=state.inventory,
             operations=state.operations,
             paths=state.paths,
             sandbox_planner=steps.sandbox_planner,
@@ -119,7 +119,7 @@ class Awakenings:
         )
         self.rollback = _rollback(state, storage, machines, tenants, steps)
         self.wakes = Wakes(
-            registry=state.registry,
+            inventory=state.inventory,
             leases=state.leases,
             quotas=tenants.quotas,
             crashes=steps.crashes,
@@ -129,7 +129,7 @@ class Awakenings:
             power_off=sleeps.power_off,
             gate=state.drain_gate,
             crash_recovery=CrashRecovery(
-                registry=state.registry,
+                inventory=state.inventory,
                 paths=state.paths,
                 rollback=self.rollback,
                 restores=self.restores,
@@ -142,7 +142,7 @@ class Awakenings:
 
 def _rollback(state: State, storage: Storage, machines: Machines, tenants: Tenants, steps: Steps) -> Rollback:
     return Rollback(
-        registry=state.registry,
+        inventory=state.inventory,
         operations=state.operations,
         paths=state.paths,
         leases=state.leases,
@@ -178,7 +178,7 @@ def make_idle_monitor(
     return IdleMonitor(
         default=Tiers(settings.idle_pause_s or None, settings.idle_suspend_s or None),
         idle_most_s=lambda team: tenants.teams.quotas_of(team).idle_s,
-        registry=state.registry,
+        inventory=state.inventory,
         history=steps.history,
         pauses=sleeps.pauses,
         suspends=sleeps.suspends,
@@ -193,7 +193,7 @@ def make_idle_monitor(
 def make_idle_sandboxes(state: State, steps: Steps, sleeps: Sleeps) -> IdleSandboxes:
     """Make the part that finds idle sandboxes when the host runs short of something."""
     return IdleSandboxes(
-        registry=state.registry,
+        inventory=state.inventory,
         history=steps.history,
         suspends=sleeps.suspends,
         tasks=state.tasks,
@@ -209,7 +209,7 @@ def make_host_memory_monitor(
     return HostMemoryMonitor(
         look=machines.host_memory.look,
         admission=steps.memory_admission,
-        registry=state.registry,
+        inventory=state.inventory,
         idle=idle,
         agents=machines.agents,
         spares=(machines.pool.drain, machines.prestarted.drain),
@@ -222,7 +222,7 @@ def make_host_memory_monitor(
 def make_recoveries(state: State, awakenings: Awakenings) -> Recoveries:
     """Make the part that recovers crashed sandboxes without a use."""
     return Recoveries(
-        registry=state.registry,
+        inventory=state.inventory,
         wakes=awakenings.wakes,
         tasks=state.tasks,
         boot_s=state.clock.boot_s,
@@ -233,14 +233,14 @@ def make_recoveries(state: State, awakenings: Awakenings) -> Recoveries:
 def make_unresponsive_guests(state: State, machines: Machines) -> UnresponsiveGuests:
     """Make the part that notices guests that do not answer."""
     return UnresponsiveGuests(
-        registry=state.registry, agents=machines.agents, clock=state.clock, tell=state.journal.tell
+        inventory=state.inventory, agents=machines.agents, clock=state.clock, tell=state.journal.tell
     )
 
 
 def make_wake_timers(state: State, awakenings: Awakenings) -> WakeTimers:
     """Make the part that wakes sandboxes at their own wake times."""
     return WakeTimers(
-        registry=state.registry,
+        inventory=state.inventory,
         wakes=awakenings.wakes,
         tasks=state.tasks,
         unix_s=state.clock.unix_s,
@@ -252,7 +252,7 @@ def make_wake_timers(state: State, awakenings: Awakenings) -> WakeTimers:
 def make_kills(state: State, storage: Storage, machines: Machines, steps: Steps) -> Kills:
     """Make the parts that kill sandboxes."""
     return Kills(
-        registry=state.registry,
+        inventory=state.inventory,
         paths=state.paths,
         running_machines=machines.running,
         sandbox_links=steps.sandbox_links,
@@ -272,7 +272,7 @@ def make_naps(
 ) -> Naps:
     """Make the part that moves running sandboxes to other layers."""
     return Naps(
-        registry=state.registry,
+        inventory=state.inventory,
         paths=state.paths,
         quotas=tenants.quotas,
         sandbox_planner=steps.sandbox_planner,
@@ -302,7 +302,7 @@ class Copies:
         naps: Naps,
     ) -> None:
         checkpoints = self.checkpoints = Checkpoints(
-            registry=state.registry,
+            inventory=state.inventory,
             paths=state.paths,
             layers=rooms.layers,
             layer_gc=storage.layer_gc,
@@ -313,7 +313,7 @@ class Copies:
             naps=naps,
         )
         self.snapshots = Snapshots(
-            registry=state.registry,
+            inventory=state.inventory,
             operations=state.operations,
             paths=state.paths,
             quotas=tenants.quotas,
@@ -327,7 +327,7 @@ class Copies:
             steps=storage.steps,
         )
         self.forks = Forks(
-            registry=state.registry,
+            inventory=state.inventory,
             operations=state.operations,
             paths=state.paths,
             quotas=tenants.quotas,
@@ -345,7 +345,7 @@ class Copies:
 def make_diffs(rooms: Rooms, state: State, machines: Machines, steps: Steps) -> Diffs:
     """Make the part that compares files."""
     return Diffs(
-        registry=state.registry,
+        inventory=state.inventory,
         paths=state.paths,
         layers=rooms.layers,
         sandbox_planner=steps.sandbox_planner,
@@ -366,7 +366,7 @@ def make_promotions(
 ) -> Promotions:
     """Make the part that promotes forks."""
     return Promotions(
-        registry=state.registry,
+        inventory=state.inventory,
         operations=state.operations,
         leases=state.leases,
         quotas=tenants.quotas,
@@ -386,7 +386,7 @@ def make_creation(
 ) -> Creation:
     """Make the parts that make sandboxes of images and snapshots."""
     first_machines = FirstMachines(
-        registry=state.registry,
+        inventory=state.inventory,
         paths=state.paths,
         quotas=tenants.quotas,
         links=rooms.links,
@@ -400,7 +400,7 @@ def make_creation(
         memory=steps.memory_admission,
     )
     return Creation(
-        registry=state.registry,
+        inventory=state.inventory,
         quotas=tenants.quotas,
         egress=steps.egress,
         volumes=storage.volumes,
@@ -408,7 +408,7 @@ def make_creation(
         templates=storage.templates,
         gate=state.drain_gate,
         of_image=ImageCreation(
-            registry=state.registry,
+            inventory=state.inventory,
             operations=state.operations,
             programs=rooms.programs,
             images=storage.images,
@@ -419,7 +419,7 @@ def make_creation(
             tasks=state.tasks,
         ),
         of_snapshot=SnapshotCreation(
-            registry=state.registry,
+            inventory=state.inventory,
             operations=state.operations,
             paths=state.paths,
             quotas=tenants.quotas,
@@ -434,7 +434,7 @@ def make_creation(
 def make_leftovers(rooms: Rooms, state: State, storage: Storage, machines: Machines) -> LeftoverCollector:
     """Make the part that removes leftovers."""
     return LeftoverCollector(
-        registry=state.registry,
+        inventory=state.inventory,
         paths=state.paths,
         programs=rooms.programs,
         images=storage.images,

@@ -37,22 +37,22 @@ def make_api(system: System, stopping: Stopping) -> ASGIApp:
     """The API of a system."""
     stable = stable_routes(
         home=system.home,
-        registry=system.registry,
+        inventory=system.inventory,
         suspend_all=system.suspend_all,
         stopping=stopping,
         tasks=system.tasks,
     )
     routes = [*stable, *_sandbox_routes(system), *_stored_routes(system), *_tenant_routes(system)]
-    return make_app(routes, system.keeper, system.idle.asked, RequestActs(system.acts, system.registry))
+    return make_app(routes, system.keeper, system.idle.asked, RequestActs(system.acts, system.inventory))
 
 
 def _sandbox_routes(system: System) -> list[Route]:
-    registry, quotas, tasks = system.registry, system.quotas, system.tasks
+    inventory, quotas, tasks = system.inventory, system.quotas, system.tasks
     callers = system.callers
-    changes = Changes(registry, quotas, tasks)
+    changes = Changes(inventory, quotas, tasks)
     return [
         *creation_routes(
-            registry=system.registry,
+            inventory=system.inventory,
             creation=system.creation,
             templates=system.templates,
             quotas=quotas,
@@ -60,16 +60,16 @@ def _sandbox_routes(system: System) -> list[Route]:
             tasks=tasks,
         ),
         *sandbox_routes(
-            registry=registry, quotas=quotas, paths=system.paths, kills=system.kills, tasks=tasks
+            inventory=inventory, quotas=quotas, paths=system.paths, kills=system.kills, tasks=tasks
         ),
         *egress_routes(
-            registry=registry,
+            inventory=inventory,
             paths=system.paths,
             egress=system.egress,
             registries=system.registries,
             decisions=system.decisions,
         ),
-        *usage_routes(registry=registry, usage=system.usage, history=system.history),
+        *usage_routes(inventory=inventory, usage=system.usage, history=system.history),
         *state_routes(
             changes=changes,
             pauses=system.pauses,
@@ -88,9 +88,9 @@ def _sandbox_routes(system: System) -> list[Route]:
             rollback=system.rollback,
             gate=system.drain_gate,
         ),
-        *service_routes(registry=registry, services=system.services, tasks=tasks),
+        *service_routes(inventory=inventory, services=system.services, tasks=tasks),
         *fork_routes(
-            registry=registry,
+            inventory=inventory,
             forks=system.forks,
             promotions=system.promotions,
             diffs=system.diffs,
@@ -98,25 +98,30 @@ def _sandbox_routes(system: System) -> list[Route]:
             gate=system.drain_gate,
             tasks=tasks,
         ),
-        *hold_routes(registry=registry, quotas=quotas, holds=system.holds),
+        *hold_routes(inventory=inventory, quotas=quotas, holds=system.holds),
         *request_routes(callers=callers, tasks=tasks),
     ]
 
 
 def _stored_routes(system: System) -> list[Route]:
-    registry, quotas, tasks, verification = system.registry, system.quotas, system.tasks, system.verification
+    inventory, quotas, tasks, verification = (
+        system.inventory,
+        system.quotas,
+        system.tasks,
+        system.verification,
+    )
     return [
         *build_routes(templates=system.templates, tasks=tasks),
-        *record_routes(templates=system.templates, registry=registry, quotas=quotas, tasks=tasks),
+        *record_routes(templates=system.templates, inventory=inventory, quotas=quotas, tasks=tasks),
         *template_routes(
             templates=system.templates,
-            registry=system.registry,
+            inventory=system.inventory,
             quotas=quotas,
             trash=system.trash,
             tasks=tasks,
         ),
         *snapshot_routes(
-            registry=registry,
+            inventory=inventory,
             snapshots=system.snapshots,
             verification=verification,
             digests=system.digests,

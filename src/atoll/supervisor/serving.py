@@ -95,7 +95,7 @@ async def serve(home: Home, settings: Settings, disks: DiskKind, *, complete: bo
         if rooms.cgroups is not None:
             rooms.cgroups.remove()
     _log.info("supervisor %s ends", os.getpid())
-    return may_end_holder(sandbox.row.state for sandbox in system.registry.sandboxes())
+    return may_end_holder(sandbox.row.state for sandbox in system.inventory.sandboxes())
 
 
 async def _keep_holder(home: Home, rooms: Rooms) -> None:

@@ -88,10 +88,10 @@ class System:
         sleeps = Sleeps(state, storage, machines, steps)
         awakenings = Awakenings(rooms, state, storage, machines, tenants, steps, sleeps)
         self.unplugs = make_unplugs(state, machines, steps, sleeps)
-        self._unplug_monitor = UnplugMonitor(state.registry, state.alarms, self.unplugs, state.tasks)
+        self._unplug_monitor = UnplugMonitor(state.inventory, state.alarms, self.unplugs, state.tasks)
         self._naps = make_naps(state, storage, machines, tenants, steps, sleeps, awakenings)
         copies = Copies(settings, rooms, state, storage, machines, tenants, steps, self._naps)
-        self.tasks, self.database, self.registry = state.tasks, state.database, state.registry
+        self.tasks, self.database, self.inventory = state.tasks, state.database, state.inventory
         self.paths, self.images, self.volumes = state.paths, storage.images, storage.volumes
         self.trees, self.verification, self.digests = storage.trees, storage.verification, storage.digests
         self.running_machines, self.pool, self.acts = machines.running, machines.pool, state.acts
@@ -116,7 +116,7 @@ class System:
         self.wake_timers = make_wake_timers(state, awakenings)
         self.creation = make_creation(rooms, state, storage, machines, tenants, steps)
         self.snapshots, self.forks = copies.snapshots, copies.forks
-        parts = (storage.templates, storage.steps, self.registry, self.snapshots, self.kills)
+        parts = (storage.templates, storage.steps, self.inventory, self.snapshots, self.kills)
         self.templates = Templates(*parts, self.teams.quotas_of, copied_disks=rooms.copied_disks)
         self._serve(state, storage, machines, tenants, steps)
         self._watch(rooms, state, storage, machines)
@@ -127,14 +127,14 @@ class System:
     ) -> None:
         """Make the other parts that clients call, besides the operations."""
         self.suspend_all = SuspendAll(
-            self.registry, self.suspends, self.tasks, self.settings.restores_at_once
+            self.inventory, self.suspends, self.tasks, self.settings.restores_at_once
         )
         self.image_requests = ImageRequests(self.images, self.pool, self.quotas)
-        self.callers = Callers(self.registry, self.kills, self.tasks, state.clock.boot_s)
-        self.defaults = Defaults(registry=self.registry, images=self.images, agents=machines.agents)
-        self.services = Services(registry=self.registry, wakes=self.wakes, agents=machines.agents)
+        self.callers = Callers(self.inventory, self.kills, self.tasks, state.clock.boot_s)
+        self.defaults = Defaults(inventory=self.inventory, images=self.images, agents=machines.agents)
+        self.services = Services(inventory=self.inventory, wakes=self.wakes, agents=machines.agents)
         self.limits = LimitChanges(
-            registry=self.registry,
+            inventory=self.inventory,
             quotas=self.quotas,
             means=machines.means,
             egress=steps.egress,
@@ -144,7 +144,7 @@ class System:
             teams=self.teams,
             keys=self.keys,
             secrets=self.secrets,
-            registry=self.registry,
+            inventory=self.inventory,
             quotas=self.quotas,
             templates=storage.templates,
             volumes=self.volumes,
@@ -155,7 +155,7 @@ class System:
     def _watch(self, rooms: Rooms, state: State, storage: Storage, machines: Machines) -> None:
         """Make the monitors of the sandboxes."""
         self.leases = LeaseExpiry(
-            registry=self.registry,
+            inventory=self.inventory,
             leases=state.leases,
             due=state.due,
             quotas=self.quotas,
@@ -164,7 +164,7 @@ class System:
             tasks=self.tasks,
             tell=state.journal.tell,
         )
-        self.holds = Holds(self.registry, state.leases, self.tasks)
+        self.holds = Holds(self.inventory, state.leases, self.tasks)
         self.usage = Usage(
             quotas=self.quotas,
             means=machines.means,
@@ -174,12 +174,14 @@ class System:
         )
         self.leftovers = make_leftovers(rooms, state, storage, machines)
         self._reconcile = self._make_reconcile(rooms, state, storage, machines)
-        self.dialling = Dialling(self.registry, self.wakes, self.tasks, self.idle.used)
-        self.neighbours = Neighbours(self.registry, self.dialling, self.wakes, self.tasks, state.clock.boot_s)
+        self.dialling = Dialling(self.inventory, self.wakes, self.tasks, self.idle.used)
+        self.neighbours = Neighbours(
+            self.inventory, self.dialling, self.wakes, self.tasks, state.clock.boot_s
+        )
         self.egress.reach = self.neighbours.reach
         self.dial_socket = DialSocket(self.home.dial_socket, self.dialling)
         self.schedules = Schedules(
-            registry=self.registry,
+            inventory=self.inventory,
             wakes=self.wakes,
             suspends=self.suspends,
             leases=self.leases,
@@ -190,22 +192,22 @@ class System:
             tell=state.journal.tell,
         )
         self.automatic_snapshots = AutomaticSnapshots(
-            registry=self.registry,
+            inventory=self.inventory,
             snapshots=self.snapshots,
             layers=rooms.layers,
             tasks=self.tasks,
             clock=state.clock,
             tell=state.journal.tell,
         )
-        self.sleeping_links = SleepingLinks(self.registry, self._steps.sandbox_links)
+        self.sleeping_links = SleepingLinks(self.inventory, self._steps.sandbox_links)
 
     def _keep_house(self, rooms: Rooms, state: State, storage: Storage, tenants: Tenants) -> None:
         """Make the parts that keep the home in order."""
         self.keeper = Keeper(self.settings.idle_exit_s, self._look)
         self.fsck = make_fsck(rooms, state, storage)
-        self.engine_uses = EngineUses(self.registry, rooms.programs)
+        self.engine_uses = EngineUses(self.inventory, rooms.programs)
         self.disk_pressure = DiskPressure(
-            registry=self.registry,
+            inventory=self.inventory,
             idle=self._idle_sandboxes,
             tasks=self.tasks,
             disk=partial(disk_usage, self.home.path),
@@ -215,7 +217,7 @@ class System:
                 ("ending warm machines", self.pool.drain),
                 (
                     "forgetting steps of builds",
-                    partial(forget_steps, self.templates, self.registry, self.trash),
+                    partial(forget_steps, self.templates, self.inventory, self.trash),
                 ),
                 ("erasing images without a name", partial(self.leftovers.collect, images=True)),
                 ("erasing snapshots", partial(self.automatic_snapshots.tidy, newest_only=True)),
@@ -225,7 +227,7 @@ class System:
         )
         self.drain_gate = state.drain_gate
         self.drains = Drains(
-            registry=self.registry,
+            inventory=self.inventory,
             gate=state.drain_gate,
             suspends=self.suspends,
             wakes=self.wakes,
@@ -234,7 +236,7 @@ class System:
             at_once=self.settings.restores_at_once,
         )
         self.disk_reports = DiskReports(
-            registry=self.registry,
+            inventory=self.inventory,
             volumes=self.volumes,
             images=partial(kept_images, rooms.images),
             templates=storage.templates,
@@ -246,9 +248,9 @@ class System:
 
     def _make_reconcile(self, rooms: Rooms, state: State, storage: Storage, machines: Machines) -> Reconcile:
         """Make the part that recovers the sandboxes at the start."""
-        repair = RowRepair(self.registry)
+        repair = RowRepair(self.inventory)
         return Reconcile(
-            registry=self.registry,
+            inventory=self.inventory,
             operations=state.operations,
             paths=self.paths,
             layers=rooms.layers,
@@ -282,7 +284,7 @@ class System:
         await self.teams.load()
         await self.keys.load()
         await self.secrets.load()
-        await self.registry.load()
+        await self.inventory.load()
         await self.volumes.load()
         await self.templates.load()
         await asyncio.to_thread(self._rooms.programs.keep)
@@ -336,7 +338,7 @@ class System:
         return self.schedules, self.recoveries, self.wake_timers, self._steps.data_wakes
 
     def _running_ids(self) -> list[str]:
-        return [one.sandbox_id for one in self.registry.sandboxes() if one.row.state == "running"]
+        return [one.sandbox_id for one in self.inventory.sandboxes() if one.row.state == "running"]
 
     async def aclose(self) -> None:
         """Finish the operations in progress, end the warm pool, and free everything.
@@ -349,7 +351,7 @@ class System:
         await self._machines.prestarted.aclose()
         await self.tasks.finish(_FINISH_S)
         await self.pool.aclose()
-        everything = self.registry.sandboxes()
+        everything = self.inventory.sandboxes()
         for sandbox in everything:
             if sandbox.running is not None:
                 sandbox.running.close()
@@ -360,7 +362,7 @@ class System:
         await self._state.aclose()
 
     def _look(self) -> tuple[tuple[str, ...], int, bool]:
-        states = tuple(sandbox.row.state for sandbox in self.registry.sandboxes())
+        states = tuple(sandbox.row.state for sandbox in self.inventory.sandboxes())
         owners = (self.tasks, self.trash, self._storage.background_checksums, self.templates.rows)
         busy = any(each.busy for each in owners)
         waiting = any(each.waiting for each in (self.holds, *self._wakers()))

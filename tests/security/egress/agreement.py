@@ -179,7 +179,7 @@ async def _made(
 
 def _control(ground: Ground) -> EgressControl:
     return EgressControl(
-        registry=cast(Any, None),
+        inventory=cast(Any, None),
         teams=cast(Any, SimpleNamespace(follow=lambda _: None, ceiling_of=lambda _: None)),
         secrets=cast(Any, SimpleNamespace(follow=lambda _: None, canaries_for=lambda _: {})),
         decisions=cast(Any, None),

@@ -136,7 +136,7 @@ def test_a_create_that_takes_too_long_is_undone(supervisor: FakeSupervisor) -> N
 
 def test_the_bound_on_a_create_does_not_bound_what_follows(supervisor: FakeSupervisor) -> None:
     with Sandbox.create(wait=Wait(within_s=600)) as sandbox:
-        assert sandbox._link._within_s is None
+        assert sandbox._api._within_s is None
 
 
 @pytest.mark.parametrize("wrong", [0, -1, float("nan"), "5"])

@@ -156,20 +156,20 @@ class Harness:
 
     async def asleep(self, made: Any) -> None:
         """Suspend a sandbox, and wait until nothing is left to be done for it."""
-        sandbox = self.system.registry.sandbox(made["sandbox_id"])
+        sandbox = self.system.inventory.sandbox(made["sandbox_id"])
         assert (await self.ask("POST", f"/v1/sandboxes/{sandbox.sandbox_id}/suspend")).status == 200
         async with sandbox.lock:
             pass
 
     async def pause_as_idle(self, made: Any) -> Sandbox:
         """Pause a sandbox as one that was found to be idle."""
-        sandbox = self.system.registry.sandbox(made["sandbox_id"])
+        sandbox = self.system.inventory.sandbox(made["sandbox_id"])
         async with sandbox.lock:
             await self.system.pauses.pause_locked(sandbox, "idle")
         return sandbox
 
     def machine_of(self, sandbox_id: str) -> FakeMachine:
-        running = self.system.registry.sandbox(sandbox_id).running
+        running = self.system.inventory.sandbox(sandbox_id).running
         assert running is not None
         machine = running.machine
         assert isinstance(machine, FakeMachine)

@@ -21,7 +21,7 @@ AT_ONCE: dict[str, object] = {"auto_recover": True}
 
 async def made_with(harness: Harness, on_crash: str = "reboot", **lifecycle: object) -> Sandbox:
     made = await harness.create(on_crash=on_crash, lifecycle={**AT_ONCE, **lifecycle})
-    sandbox: Sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox: Sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     return sandbox
 
 
@@ -187,6 +187,6 @@ async def test_what_crashed_while_no_supervisor_ran_comes_back_with_the_next(har
         machine.crash()
     await harness.start()
     harness.agents.deaf = False
-    sandbox, paused = (harness.system.registry.sandbox(one.sandbox_id) for one in (sandbox, paused))
+    sandbox, paused = (harness.system.inventory.sandbox(one.sandbox_id) for one in (sandbox, paused))
     await harness.until(lambda: sandbox.row.state == "running")
     assert paused.row.state == "crashed"

@@ -24,7 +24,7 @@ WANTED: dict[str, object] = {"snapshot_every_s": EVERY_S}
 
 async def made_with(harness: Harness, **lifecycle: object) -> Sandbox:
     made = await harness.create(lifecycle={**WANTED, **lifecycle})
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     await harness.system.automatic_snapshots.look()
     return sandbox
 
@@ -40,7 +40,7 @@ async def passed(harness: Harness, sandbox: Sandbox, *, worked: bool) -> None:
 
 
 def ids(harness: Harness) -> list[str]:
-    return [row.snapshot_id for row in harness.system.registry.snapshots()]
+    return [row.snapshot_id for row in harness.system.inventory.snapshots()]
 
 
 def test_a_guest_that_waits_has_not_worked_and_one_that_ran_a_command_has() -> None:
@@ -78,7 +78,7 @@ async def test_what_changes_gets_snapshots_and_what_is_idle_gets_none(harness: H
     assert ids(harness) == []
     harness.machine_of(sandbox.sandbox_id).memory = "worked"
     await passed(harness, sandbox, worked=True)
-    (row,) = harness.system.registry.snapshots()
+    (row,) = harness.system.inventory.snapshots()
     assert (row.automatic, row.sandbox_id, sandbox.row.snapshot_id) == (
         True,
         sandbox.sandbox_id,
@@ -104,7 +104,7 @@ async def test_it_is_as_old_as_its_state_however_long_its_files_take(harness: Ha
     began_s = harness.now_s
     with patch.object(CheckpointChecksums, "write", write_slowly):
         await passed(harness, sandbox, worked=True)
-    (row,) = harness.system.registry.snapshots()
+    (row,) = harness.system.inventory.snapshots()
     assert harness.now_s > began_s + 60
     assert began_s <= row.created_at < began_s + 1
 
@@ -112,7 +112,7 @@ async def test_it_is_as_old_as_its_state_however_long_its_files_take(harness: Ha
 @with_harness
 async def test_what_a_client_did_before_the_first_look_counts(harness: Harness) -> None:
     made = await harness.create(lifecycle=WANTED)
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     sandbox.dialled = True
     await harness.system.automatic_snapshots.look()
     await passed(harness, sandbox, worked=False)
@@ -141,14 +141,14 @@ async def test_old_ones_go_and_those_of_users_and_those_that_are_used_stay(harne
     # All within an hour of the calendar, so only the newest stays.
     newest = sandbox.row.snapshot_id
     assert ids(harness) == [used, own, newest]
-    parents = {row.snapshot_id: row.parent_id for row in harness.system.registry.snapshots()}
+    parents = {row.snapshot_id: row.parent_id for row in harness.system.inventory.snapshots()}
     assert parents == {used: None, own: used, newest: own}
     with pytest.raises(InUseError):
         await harness.system.snapshots.remove(used)
     assert (await harness.ask("DELETE", f"/v1/sandboxes/{copy['sandbox_id']}")).status == 204
     await harness.system.automatic_snapshots.tidy()
     assert ids(harness) == [own, newest]
-    assert {row.parent_id for row in harness.system.registry.snapshots()} == {None, own}
+    assert {row.parent_id for row in harness.system.inventory.snapshots()} == {None, own}
     # A kill takes what was made by itself along, and nothing that a user made.
     assert (await harness.ask("DELETE", one)).status == 204
     await harness.system.automatic_snapshots.tidy()
@@ -226,7 +226,7 @@ async def test_what_happened_before_a_sleep_or_under_an_earlier_supervisor_count
     await harness.crash()
     await harness.start()
     harness.agents.deaf = False
-    sandbox = harness.system.registry.sandbox(sandbox.sandbox_id)
+    sandbox = harness.system.inventory.sandbox(sandbox.sandbox_id)
     await harness.system.automatic_snapshots.look()
     await passed(harness, sandbox, worked=False)
     assert len(ids(harness)) == 2

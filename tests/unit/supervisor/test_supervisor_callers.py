@@ -35,7 +35,7 @@ def asked(harness: Harness, path: str, body: bytes, accept: str = "*/*") -> sock
 
 
 def ids(harness: Harness) -> set[str]:
-    return {sandbox.sandbox_id for sandbox in harness.system.registry.sandboxes()}
+    return {sandbox.sandbox_id for sandbox in harness.system.inventory.sandboxes()}
 
 
 def begun(harness: Harness, method: str, times: int = 1) -> bool:
@@ -128,7 +128,7 @@ async def test_an_image_goes_on_being_built_for_others_and_its_sandbox_is_not_ma
         with asked(harness, "/v1/sandboxes", b'{"name": "leak"}'):
             await harness.until(lambda: harness.images.builds)
         await harness.until(lambda: not api.connections)
-        with harness.system.registry.reserve_sandbox_name("leak"):
+        with harness.system.inventory.reserve_sandbox_name("leak"):
             assert harness.system.tasks.busy
         harness.images.may_build.set()
         await is_quiet(harness, api)

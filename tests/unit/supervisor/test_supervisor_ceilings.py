@@ -21,7 +21,7 @@ async def set_ceiling(harness: Harness, ceiling: object, team: str = "reef") -> 
 
 
 def link_of(harness: Harness, made: Any) -> FakeLink:
-    running: Any = harness.system.registry.sandbox(made["sandbox_id"]).running
+    running: Any = harness.system.inventory.sandbox(made["sandbox_id"]).running
     assert isinstance(running.link, FakeLink)
     return running.link
 

@@ -109,7 +109,7 @@ async def test_a_copy_gets_an_identity_of_its_own_and_forgets_connections(harnes
     assert told.generation == 2
     assert told.entropy
     assert told.env == {"LANG": "C", "A": "1", "B": "2"}
-    running: Any = harness.system.registry.sandbox(made["sandbox_id"]).running
+    running: Any = harness.system.inventory.sandbox(made["sandbox_id"]).running
     assert running.link.calls == ["reset 1"]
 
 
@@ -219,7 +219,7 @@ def test_a_name_that_a_fork_cannot_have_fails_all_before_anything_is_made(
 ) -> None:
     async def lived(harness: Harness) -> None:
         sandbox_id, one = await _made(harness, name="taken")
-        with harness.system.registry.reserve_sandbox_name("coming"):
+        with harness.system.inventory.reserve_sandbox_name("coming"):
             answer = await harness.ask("POST", f"{one}/fork", {"count": 2, "names": names})
         assert answer.json["code"] == code
         assert "checkpoint" not in {call.method for call in harness.host.calls}
@@ -300,7 +300,7 @@ async def test_a_suspended_or_crashed_sandbox_can_be_rolled_back(harness: Harnes
     assert (await harness.ask("POST", f"{one}/rollback", {"snapshot": "s1"})).json["state"] == "running"
     assert not (harness.home.sandboxes / sandbox_id / "checkpoint").exists()
     harness.machine_of(sandbox_id).crash()
-    await harness.until(lambda: harness.system.registry.sandbox(sandbox_id).row.state == "crashed")
+    await harness.until(lambda: harness.system.inventory.sandbox(sandbox_id).row.state == "crashed")
     assert (await harness.ask("POST", f"{one}/rollback", {"snapshot": "s1"})).json["state"] == "running"
     assert len(harness.links.open) == 1
 
@@ -356,7 +356,7 @@ async def test_what_starts_from_a_snapshot_of_a_closed_sandbox_is_closed_unless_
     for asked, network in (({}, "none"), ({"network": "internet"}, "internet")):
         made = await harness.create(from_snapshot="closed", **asked)
         assert made["network"] == network
-        assert cast(Any, harness.system.registry.sandbox(made["sandbox_id"]).running).link.policy == network
+        assert cast(Any, harness.system.inventory.sandbox(made["sandbox_id"]).running).link.policy == network
     assert (await harness.create())["network"] == "internet"
 
 
@@ -377,7 +377,7 @@ async def test_what_was_settled_when_a_snapshot_was_made_is_not_asked_for_in_vai
     for name, trusted in (("made", True), ("closed", False)):
         for given in ({}, {"start": False, "trust_host_ca": trusted}):
             made = await harness.create(from_snapshot=name, **given)
-            row = harness.system.registry.sandbox(made["sandbox_id"]).row
+            row = harness.system.inventory.sandbox(made["sandbox_id"]).row
             assert (row.start, row.trust_host_ca) == (False, trusted)
 
 
@@ -419,4 +419,4 @@ async def test_an_operation_goes_on_when_its_client_leaves(harness: Harness) -> 
     asking.cancel()
     await harness.until(asking.done)
     going_on.set()
-    await harness.until(lambda: harness.system.registry.sandbox(sandbox_id).row.state == "suspended")
+    await harness.until(lambda: harness.system.inventory.sandbox(sandbox_id).row.state == "suspended")

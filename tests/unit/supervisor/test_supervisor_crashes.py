@@ -22,13 +22,13 @@ def test_a_supervisor_that_dies_in_a_suspend_leaves_it_running_or_asleep_with_it
         made = await harness.create()
         one = f"/v1/sandboxes/{made['sandbox_id']}"
         harness.machine_of(made["sandbox_id"]).memory = "remembered"
-        sandbox, system = harness.system.registry.sandbox(made["sandbox_id"]), harness.system
+        sandbox, system = harness.system.inventory.sandbox(made["sandbox_id"]), harness.system
         dies = pytest.raises(Died) if step == "change" else contextlib.nullcontext()
         ended = harness.host.hold("kill")
         with (
             patch("atoll.supervisor.lifecycle.suspend.Suspends._undo", nothing),
             patch("atoll.supervisor.state.operation_log.Operations._forget", nothing),
-            patch.object(system.registry, "change", die) if step == "change" else contextlib.nullcontext(),
+            patch.object(system.inventory, "change", die) if step == "change" else contextlib.nullcontext(),
             patch("atoll.supervisor.machines.running_machines.RunningMachines.write_checksums", nothing),
             dies,
         ):
@@ -98,7 +98,7 @@ async def test_a_machine_that_does_not_end_keeps_its_disk_from_a_second_one(harn
     one = f"/v1/sandboxes/{made['sandbox_id']}"
     harness.host.fail_next("kill", EngineError("it is stuck in the kernel"))
     harness.machine_of(made["sandbox_id"]).crash()
-    await harness.until(lambda: harness.system.registry.sandbox(made["sandbox_id"]).row.state == "crashed")
+    await harness.until(lambda: harness.system.inventory.sandbox(made["sandbox_id"]).row.state == "crashed")
     harness.host.fail_next("kill", EngineError("it is still stuck"))
     refused = await harness.ask("POST", f"{one}/wake")
     assert (refused.status, refused.json["message"]) == (500, "it is still stuck")
@@ -127,7 +127,7 @@ def test_the_next_use_after_a_crash_does_what_on_crash_says(on_crash: str, memor
         harness.machine_of(made["sandbox_id"]).memory = "now"
         harness.machine_of(made["sandbox_id"]).crash()
         await harness.until(
-            lambda: harness.system.registry.sandbox(made["sandbox_id"]).row.state == "crashed"
+            lambda: harness.system.inventory.sandbox(made["sandbox_id"]).row.state == "crashed"
         )
         woken = await harness.ask("POST", f"{one}/wake")
         if memory is None:
@@ -152,7 +152,7 @@ def test_the_next_use_after_a_crash_does_what_on_crash_says(on_crash: str, memor
 async def test_rollback_after_a_crash_without_a_snapshot_starts_from_the_disk(harness: Harness) -> None:
     made = await harness.create(on_crash="rollback")
     harness.machine_of(made["sandbox_id"]).crash()
-    await harness.until(lambda: harness.system.registry.sandbox(made["sandbox_id"]).row.state == "crashed")
+    await harness.until(lambda: harness.system.inventory.sandbox(made["sandbox_id"]).row.state == "crashed")
     assert (await harness.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/wake")).json["state"] == "running"
 
 
@@ -226,7 +226,7 @@ async def test_a_damaged_snapshot_is_refused_and_leaves_its_sandbox_running(harn
 @with_harness
 async def test_limits_of_a_killed_sandbox_are_not_changed(harness: Harness) -> None:
     made = await harness.create()
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     await harness.system.kills.kill(sandbox)
     with pytest.raises(SandboxNotFoundError):
         await harness.system.limits.change(sandbox, Limits(processes=100))
@@ -238,8 +238,8 @@ def test_a_disk_that_the_engine_keeps_has_an_instant_at_every_moment_of_a_suspen
     async def lived(harness: Harness) -> None:
         made = await harness.create()
         one = f"/v1/sandboxes/{made['sandbox_id']}"
-        sandbox, system = harness.system.registry.sandbox(made["sandbox_id"]), harness.system
-        await system.registry.change(sandbox, engine_disk=True)
+        sandbox, system = harness.system.inventory.sandbox(made["sandbox_id"]), harness.system
+        await system.inventory.change(sandbox, engine_disk=True)
         await harness.asleep(made)
         await harness.ask("POST", f"{one}/wake")
         checkpoint = harness.home.sandboxes / made["sandbox_id"] / "checkpoint"
@@ -284,7 +284,7 @@ async def test_what_is_in_the_trash_is_no_leftover_at_any_moment(harness: Harnes
     stale.mkdir()
     erasing = harness.system._storage.trash.take(stale)
     (aside,) = harness.home.snapshots.iterdir()
-    assert harness.system.registry.pins.has(aside.name)
+    assert harness.system.inventory.pins.has(aside.name)
     assert erasing is not None
     await erasing
-    assert not harness.system.registry.pins.has(aside.name)
+    assert not harness.system.inventory.pins.has(aside.name)

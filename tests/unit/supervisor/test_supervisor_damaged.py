@@ -71,13 +71,13 @@ async def test_what_a_snapshot_stands_on_counts_though_its_copy_still_says_what_
     await harness.until(copy.is_file)
     before = copy.read_bytes()
     os.rename(
-        harness.layers.path(harness.system.registry.snapshots()[0].stack[0]), harness.layers.path("merged")
+        harness.layers.path(harness.system.inventory.snapshots()[0].stack[0]), harness.layers.path("merged")
     )
-    registry = harness.system.registry
+    inventory = harness.system.inventory
     await asyncio.gather(
-        registry.own_snapshot(snapshot["snapshot_id"], "build"), registry.restack(lambda stack: ("merged",))
+        inventory.own_snapshot(snapshot["snapshot_id"], "build"), inventory.restack(lambda stack: ("merged",))
     )
-    assert [(row.stack, row.build_id) for row in registry.snapshots()] == [(("merged",), "build")]
+    assert [(row.stack, row.build_id) for row in inventory.snapshots()] == [(("merged",), "build")]
     await harness.crash()
     copy.write_bytes(before)  # as kill -9 leaves it, right after the row was written
     database = Database(harness.home.database, RowCopies(harness.home))

@@ -20,7 +20,7 @@ WOKEN = {"lifecycle": {"wake_on_data": True}}
 async def asleep(harness: Harness, **spec: object) -> Sandbox:
     """A new sandbox that sleeps with an open connection."""
     made = await harness.create(**{**WOKEN, **spec})
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     await sleep(harness, sandbox)
     return sandbox
 
@@ -150,7 +150,7 @@ async def test_the_supervisor_stays_for_one_that_data_may_wake(harness: Harness)
 @with_harness
 async def test_what_comes_while_an_idle_one_falls_asleep_wakes_it_again(harness: Harness) -> None:
     made = await harness.create(lifecycle={"wake_on_data": True, "idle_suspend_s": 1})
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     assert sandbox.running is not None
     link = sandbox.running.link
     assert isinstance(link, FakeLink)
@@ -171,7 +171,7 @@ async def test_what_comes_while_an_idle_one_falls_asleep_wakes_it_again(harness:
 @with_harness
 async def test_a_question_of_the_guest_keeps_none_awake_that_the_answer_wakes(harness: Harness) -> None:
     made = await harness.create(lifecycle={"wake_on_data": True, "idle_suspend_s": 1})
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     (link,) = harness.links.open.values()
     link.asked_s = 5.0
 

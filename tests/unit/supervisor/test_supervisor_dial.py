@@ -44,7 +44,7 @@ async def _dial(harness: Harness, made: Any, guest: Guest, port: int = 80) -> No
         patch("atoll.supervisor.state.running_machine._NOTICED_S", 0.01),
     ):
         answer, connection = await harness.system.dialling.dial(request)
-    assert harness.system.registry.sandbox(made["sandbox_id"]).row.state == "running"
+    assert harness.system.inventory.sandbox(made["sandbox_id"]).row.state == "running"
     assert (answer.sandbox_id, answer.recovered) == (made["sandbox_id"], None)
     for end in (connection, *guest.theirs):
         end.close()
@@ -86,7 +86,7 @@ async def test_those_who_wait_for_a_wake_connect_in_the_order_in_which_they_came
         request = DialRequest(sandbox=made["sandbox_id"], port=80)
         taken = await asyncio.gather(*(dial(request) for _ in range(50)))
     assert [connection for _, connection in taken] == ends[::2]
-    assert harness.system.registry.sandbox(made["sandbox_id"]).row.generation == 2
+    assert harness.system.inventory.sandbox(made["sandbox_id"]).row.generation == 2
     assert harness.system.dialling._queues == {}
     for end in ends:
         end.close()

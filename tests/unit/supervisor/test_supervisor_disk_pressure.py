@@ -53,9 +53,9 @@ class Disk:
         self.frees: dict[str, float] = {}
         system = harness.system
         self.pressure = DiskPressure(
-            registry=system.registry,
+            inventory=system.inventory,
             idle=IdleSandboxes(
-                registry=system.registry,
+                inventory=system.inventory,
                 history=system.history,
                 suspends=system.suspends,
                 tasks=system.tasks,
@@ -129,18 +129,18 @@ async def test_only_who_is_idle_and_wakes_by_itself_is_put_to_sleep(harness: Har
         past = history._pasts.get(sandbox_id)
         if past is None:
             await history._sample(
-                harness.system.registry.sandbox(sandbox_id),
-                harness.system.registry.sandbox(sandbox_id).running,  # type: ignore[arg-type]
+                harness.system.inventory.sandbox(sandbox_id),
+                harness.system.inventory.sandbox(sandbox_id).running,  # type: ignore[arg-type]
             )
             past = history._pasts[sandbox_id]
         past.samples.clear()
         past.samples.extend(samples)
-    running = harness.system.registry.sandbox(talking["sandbox_id"]).running
+    running = harness.system.inventory.sandbox(talking["sandbox_id"]).running
     assert running is not None
     running.link.received = 1000  # type: ignore[attr-defined]
     await disk.pressure.look()
     states = [
-        harness.system.registry.sandbox(one["sandbox_id"]).row.state
+        harness.system.inventory.sandbox(one["sandbox_id"]).row.state
         for one in (idle, busy, by_hand, talking, big)
     ]
     assert states == ["suspended", "running", "running", "running", "running"]
@@ -154,8 +154,8 @@ async def test_the_supervisor_s_own_steps_lose_nothing_that_has_a_name(harness: 
     await harness.ask("POST", f"{one}/snapshots", {"name": "kept"})
     for _, free in harness.system.disk_pressure.steps:
         await free()
-    assert [row.name for row in harness.system.registry.snapshots()] == ["kept"]
-    assert harness.system.registry.sandbox(made["sandbox_id"]).row.state == "running"
+    assert [row.name for row in harness.system.inventory.snapshots()] == ["kept"]
+    assert harness.system.inventory.sandbox(made["sandbox_id"]).row.state == "running"
 
 
 def test_doctor_says_when_too_little_is_free() -> None:
@@ -174,7 +174,7 @@ def test_the_setting_is_a_percentage() -> None:
 @with_harness
 async def test_of_the_snapshots_that_were_made_by_themselves_the_newest_stays(harness: Harness) -> None:
     made = await harness.create(lifecycle={"snapshot_every_s": 300})
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     automatic = harness.system.automatic_snapshots
     await automatic.look()
     for _ in range(3):
@@ -184,8 +184,8 @@ async def test_of_the_snapshots_that_were_made_by_themselves_the_newest_stays(ha
         await automatic.look()
         await harness.until(lambda: not harness.system.tasks.busy)
     await harness.ask("POST", f"/v1/sandboxes/{sandbox.sandbox_id}/snapshots", {"name": "mine"})
-    before = harness.system.registry.snapshots()
+    before = harness.system.inventory.snapshots()
     assert [row.automatic for row in before] == [True, True, True, False]
     await automatic.tidy(newest_only=True)
-    after = [row.snapshot_id for row in harness.system.registry.snapshots()]
+    after = [row.snapshot_id for row in harness.system.inventory.snapshots()]
     assert after == [row.snapshot_id for row in before[2:]]

@@ -57,7 +57,7 @@ async def test_nothing_starts_or_wakes_while_the_home_is_drained(harness: Harnes
     assert [answer.status for answer in refused] == [503] * 6
     assert {(answer.json["code"], answer.json["retryable"]) for answer in refused} == {("draining", True)}
     assert await state(harness, made) == "suspended"
-    assert len(harness.system.registry.all()) == 1
+    assert len(harness.system.inventory.all()) == 1
 
 
 @with_harness
@@ -104,8 +104,8 @@ async def test_what_was_cut_short_between_two_layers_is_told_once_and_the_drain_
 ) -> None:
     made = await harness.create()
     await harness.asleep(made)
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
-    await harness.system.registry.change(sandbox, napping=True)
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
+    await harness.system.inventory.change(sandbox, napping=True)
     done = await drain(harness)
     assert (done["suspended"], list(done["failed"])) == ([], [made["sandbox_id"]])
     await undrain(harness)
@@ -128,7 +128,7 @@ async def test_what_is_being_made_is_waited_for_and_sleeps_too(harness: Harness)
 @with_harness
 async def test_who_does_not_want_to_wait_is_told_what_still_runs(harness: Harness) -> None:
     made = await harness.create()
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     async with sandbox.lock:
         done = await drain(harness, timeout_s=0.05)
         assert "0.05 s" in done["failed"][made["sandbox_id"]]
@@ -148,7 +148,7 @@ async def test_a_sandbox_that_was_killed_meanwhile_is_left_out(harness: Harness)
 async def test_one_that_does_not_wake_is_told_and_the_home_is_open(harness: Harness) -> None:
     made = await harness.create()
     await drain(harness)
-    async with harness.system.registry.sandbox(made["sandbox_id"]).lock:  # its checksum may still be made
+    async with harness.system.inventory.sandbox(made["sandbox_id"]).lock:  # its checksum may still be made
         for file in harness.system.paths.checkpoint(made["sandbox_id"]).iterdir():
             file.unlink()
     done = await undrain(harness)
@@ -169,7 +169,7 @@ async def test_what_crashed_is_not_recovered_until_the_drain_is_over_and_loses_n
     harness: Harness,
 ) -> None:
     made = await harness.create(lifecycle={"auto_recover": True})
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     await harness.system.drain_gate.close(harness.now_s)
     harness.machine_of(made["sandbox_id"]).crash()
     await harness.until(lambda: sandbox.row.state == "crashed")

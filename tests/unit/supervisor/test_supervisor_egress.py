@@ -39,7 +39,7 @@ def row(**more: object) -> Any:
 def control(harness: Harness, known: list[Any]) -> EgressControl:
     listed = [SimpleNamespace(sandbox_id=one.sandbox_id, row=one) for one in known]
     return EgressControl(
-        registry=cast(Any, SimpleNamespace(sandboxes=lambda: listed)),
+        inventory=cast(Any, SimpleNamespace(sandboxes=lambda: listed)),
         teams=harness.system.teams,
         secrets=harness.system.secrets,
         passwords=ProxyPasswords(harness.system.secrets.vault),

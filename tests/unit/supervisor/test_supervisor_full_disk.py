@@ -94,7 +94,7 @@ async def test_a_memory_older_than_its_disk_is_not_restored_though_the_full_disk
     await harness.asleep(made)
     for file in (harness.home.sandboxes / made["sandbox_id"] / "checkpoint").iterdir():
         os.utime(file, (0, 0))
-    with patch.object(harness.system.registry, "change", _full):
+    with patch.object(harness.system.inventory, "change", _full):
         assert (await harness.ask("POST", f"{one}/wake")).status == 507
     assert (await harness.ask("GET", one)).json["state"] == "crashed"
     await harness.crash()
@@ -110,7 +110,7 @@ async def test_a_supervisor_starts_on_a_full_disk_and_a_sandbox_that_ended_can_b
     machine = harness.machine_of(made["sandbox_id"])
     await harness.crash()
     machine.crash()
-    with patch("atoll.supervisor.state.registry.Registry.change", _full):
+    with patch("atoll.supervisor.state.inventory.Inventory.change", _full):
         await harness.start()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
     assert (await harness.ask("GET", one)).json["state"] == "crashed"

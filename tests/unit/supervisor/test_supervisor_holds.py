@@ -62,11 +62,11 @@ async def _held(harness: Harness, made: Any, *, binds: bool = True) -> AsyncIter
 
 
 def _sandbox(harness: Harness, made: Any) -> Sandbox:
-    return harness.system.registry.sandbox(made["sandbox_id"])
+    return harness.system.inventory.sandbox(made["sandbox_id"])
 
 
 def _is_gone(harness: Harness, made: Any) -> bool:
-    return made["sandbox_id"] not in [one.sandbox_id for one in harness.system.registry.all()]
+    return made["sandbox_id"] not in [one.sandbox_id for one in harness.system.inventory.all()]
 
 
 async def _left(harness: Harness, made: Any) -> Sandbox:
@@ -156,7 +156,7 @@ async def _resumed(harness: Harness, made: Any) -> None:
 
 
 async def _rolled_back(harness: Harness, made: Any) -> None:
-    path, snapshot = f"/v1/sandboxes/{made['sandbox_id']}", harness.system.registry.snapshots()[0]
+    path, snapshot = f"/v1/sandboxes/{made['sandbox_id']}", harness.system.inventory.snapshots()[0]
     answer = await harness.ask("POST", f"{path}/rollback", {"snapshot": snapshot.snapshot_id})
     assert answer.status == 200, answer.body
 

@@ -41,7 +41,7 @@ async def test_they_hear_what_happens_in_its_order(harness: Harness) -> None:
         writing(harness, event, log)
     put(harness, "after-wake", "10-slow", "sleep 0.3")
     made = await harness.create(name="work", metadata={"user": "ann"})
-    sandbox = harness.system.registry.sandbox("work")
+    sandbox = harness.system.inventory.sandbox("work")
     assert told(log) == []
     await harness.asleep(made)
     await harness.system.wakes.use(sandbox)
@@ -66,7 +66,7 @@ async def test_neither_a_pause_nor_a_thaw_is_told(harness: Harness) -> None:
     writing(harness, "after-wake", log)
     writing(harness, "before-suspend", log)
     made = await harness.create()
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     await harness.system.pauses.pause(sandbox)
     await harness.system.wakes.use(sandbox)
     assert told(log) == []
@@ -98,7 +98,7 @@ async def test_what_fails_stops_neither_the_next_one_nor_the_suspend(harness: Ha
     assert "10-fails ended with 3" in lines[0]
     assert "it is broken" in lines[0]
     assert "20-no-interpreter" in lines[1]
-    assert harness.system.registry.sandbox(made["sandbox_id"]).row.state == "suspended"
+    assert harness.system.inventory.sandbox(made["sandbox_id"]).row.state == "suspended"
 
 
 @with_harness
@@ -107,7 +107,7 @@ async def test_all_of_them_have_a_bound_together(harness: Harness) -> None:
     put(harness, "before-suspend", "10-hangs", f"echo $$ > {log}.pid; sleep 600")
     writing(harness, "before-suspend", log)
     made = await harness.create()
-    row = harness.system.registry.sandbox(made["sandbox_id"]).row
+    row = harness.system.inventory.sandbox(made["sandbox_id"]).row
     hooks = HomeHooks(harness.system.paths.hooks, Tasks(), bound_s=3)
     await hooks.before_suspend(row, "idle")
     assert told(log) == []
@@ -123,7 +123,7 @@ async def test_wakes_that_follow_each_other_are_heard_in_their_order(harness: Ha
     put(harness, "after-wake", "10-slow", "sleep 0.2")
     writing(harness, "after-wake", log)
     writing(harness, "before-suspend", log)
-    row = harness.system.registry.sandbox((await harness.create())["sandbox_id"]).row
+    row = harness.system.inventory.sandbox((await harness.create())["sandbox_id"]).row
     hooks = HomeHooks(harness.system.paths.hooks, Tasks())
     hooks.after_wake(row, "suspended")
     hooks.after_wake(row, "crashed")
@@ -141,4 +141,4 @@ async def test_a_lack_of_descriptors_stops_no_suspend(harness: Harness) -> None:
     made = await harness.create()
     with patch("atoll.supervisor.lifecycle.home_hooks.run_program", fails):
         await harness.asleep(made)
-    assert harness.system.registry.sandbox(made["sandbox_id"]).row.state == "suspended"
+    assert harness.system.inventory.sandbox(made["sandbox_id"]).row.state == "suspended"

@@ -216,7 +216,7 @@ async def test_a_sleeping_one_wakes_only_if_its_memory_fits(harness: Harness, ho
     pages.write_bytes(b"x" * 70 * MIB)
     host.leave(69)
     assert (await harness.ask("POST", f"{path}/wake")).status == 503
-    assert harness.system.registry.sandbox(made["sandbox_id"]).row.state == "suspended"
+    assert harness.system.inventory.sandbox(made["sandbox_id"]).row.state == "suspended"
     host.leave(90)
     harness.system._steps.memory_admission._refused_s = -1.0
     assert (await harness.ask("POST", f"{path}/wake")).status == 200
@@ -236,10 +236,10 @@ async def test_a_grower_s_program_is_killed_by_its_agent_and_then_the_guest(
     host.leave(-50)
     await harness.until(lambda: harness.agents.freed)
     machine.memory_used_bytes = 700 * MIB
-    grown = harness.system.registry.sandbox(grows["sandbox_id"])
+    grown = harness.system.inventory.sandbox(grows["sandbox_id"])
     await harness.until(lambda: grown.row.state == "crashed")
     assert "the host ran short of memory" in (grown.row.reason or "")
-    assert harness.system.registry.sandbox(holds["sandbox_id"]).row.state == "running"
+    assert harness.system.inventory.sandbox(holds["sandbox_id"]).row.state == "running"
     assert harness.agents.freed == 1
 
 
@@ -248,7 +248,7 @@ async def test_a_guest_whose_agent_does_not_answer_goes_as_a_whole(harness: Harn
     made = await harness.create()
     harness.agents.free_failure = AgentError("it does not answer")
     host.leave(-600)
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     await harness.until(lambda: sandbox.row.state == "crashed")
 
 
@@ -257,7 +257,7 @@ async def test_a_paused_one_is_put_to_sleep_for_what_is_to_start(harness: Harnes
     made = await harness.create()
     await harness.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/pause")
     host.leave(200)
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     await harness.until(lambda: sandbox.row.state == "suspended")
     assert (await harness.ask("GET", "/v1/memory")).json["kept_free_bytes"] == 1024 * MIB
 
@@ -265,7 +265,7 @@ async def test_a_paused_one_is_put_to_sleep_for_what_is_to_start(harness: Harnes
 @with_host
 async def test_a_guest_that_has_shrunk_since_it_was_read_is_not_ended(harness: Harness, host: Host) -> None:
     sandbox_id = (await harness.create())["sandbox_id"]
-    row = harness.system.registry.sandbox(sandbox_id)
+    row = harness.system.inventory.sandbox(sandbox_id)
     watch, machine = harness.system.host_memory, harness.machine_of(sandbox_id)
     watch._way.read({sandbox_id: 400 * MIB}, 0.0)
     machine.memory_used_bytes = 3 * MIB

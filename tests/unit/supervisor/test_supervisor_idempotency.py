@@ -17,7 +17,7 @@ async def test_the_same_request_gets_the_same_sandbox_while_it_lives(harness: Ha
     first = await harness.create(**KEY, env={"A": "1", "B": "2"})
     again = await harness.create(**KEY, env={"B": "2", "A": "1"})
     assert again["sandbox_id"] == first["sandbox_id"]
-    assert len(harness.system.registry.sandboxes()) == 1
+    assert len(harness.system.inventory.sandboxes()) == 1
     await harness.ask("DELETE", f"/v1/sandboxes/{first['sandbox_id']}")
     other = await harness.create(**KEY, env={"A": "1", "B": "2"})
     assert other["sandbox_id"] != first["sandbox_id"]
@@ -53,7 +53,7 @@ async def test_a_key_is_of_its_team(harness: Harness) -> None:
 async def test_requests_at_the_same_time_make_one_sandbox(harness: Harness) -> None:
     made = await asyncio.gather(*(harness.create(**KEY) for _ in range(5)), harness.create())
     assert len({one["sandbox_id"] for one in made[:5]}) == 1
-    assert len(harness.system.registry.sandboxes()) == 2
+    assert len(harness.system.inventory.sandboxes()) == 2
 
 
 @with_harness
@@ -79,7 +79,7 @@ async def test_a_repeated_request_does_not_get_what_is_killed_for_a_client_that_
     assert (await first).status == 409
     assert (await undoing).status == 204
     made = await second
-    assert [one.sandbox_id for one in harness.system.registry.sandboxes()] == [made["sandbox_id"]]
+    assert [one.sandbox_id for one in harness.system.inventory.sandboxes()] == [made["sandbox_id"]]
 
 
 @with_harness
@@ -106,7 +106,7 @@ async def test_a_fork_does_not_answer_for_its_original(harness: Harness) -> None
     first = await harness.create(**KEY)
     assert (await harness.ask("POST", f"/v1/sandboxes/{first['sandbox_id']}/fork", {})).status == 200
     await harness.ask("DELETE", f"/v1/sandboxes/{first['sandbox_id']}")
-    forks = {one.sandbox_id for one in harness.system.registry.sandboxes()}
+    forks = {one.sandbox_id for one in harness.system.inventory.sandboxes()}
     assert (await harness.create(**KEY))["sandbox_id"] not in forks
 
 

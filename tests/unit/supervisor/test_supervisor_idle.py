@@ -196,7 +196,7 @@ def _one(made: Any, what: str = "") -> str:
 
 async def _idle(harness: Harness, made: Any, state: str) -> Any:
     """Let the time pass until the sandbox is in this state. Returns its information."""
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
 
     def passed() -> bool:
         harness.boot_s += 1
@@ -227,7 +227,7 @@ async def test_an_idle_sandbox_is_paused_then_suspended_and_says_why(harness: Ha
 async def test_any_use_thaws_what_was_only_idle_even_without_auto_resume(harness: Harness) -> None:
     made = await harness.create(lifecycle={"idle_pause_s": 1, "auto_resume": False})
     await _idle(harness, made, "paused")
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     await harness.system.wakes.use(sandbox)
     assert sandbox.row.state == "running"
     await _idle(harness, made, "paused")
@@ -240,7 +240,7 @@ async def test_any_use_thaws_what_was_only_idle_even_without_auto_resume(harness
 @with_harness
 async def test_one_that_data_thaws_at_once_has_a_while_to_handle_it(harness: Harness) -> None:
     made = await harness.create(lifecycle={"idle_pause_s": 1})
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     thawing: list[asyncio.Task[object]] = []
 
     def data_comes(*_: object) -> None:
@@ -265,7 +265,7 @@ async def test_one_that_data_thaws_at_once_has_a_while_to_handle_it(harness: Har
 @with_harness
 async def test_questions_are_no_use_and_requests_are(harness: Harness) -> None:
     made = await harness.create(lifecycle={"idle_suspend_s": 1000})
-    idleness = harness.system.registry.sandbox(made["sandbox_id"]).idleness
+    idleness = harness.system.inventory.sandbox(made["sandbox_id"]).idleness
     await harness.until(lambda: idleness.told("running"))
     harness.boot_s += 10
     before = idleness.told("running")
@@ -283,7 +283,7 @@ async def test_questions_are_no_use_and_requests_are(harness: Harness) -> None:
 async def test_who_compares_files_neither_wakes_a_sandbox_nor_keeps_it_awake(harness: Harness) -> None:
     made = await harness.create(lifecycle={"idle_suspend_s": 1000})
     other = await harness.create(lifecycle={"idle_suspend_s": 1000})
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     (harness.home.images / sandbox.row.image_digest / "rootfs").mkdir(parents=True)
     idleness = sandbox.idleness
 
@@ -307,7 +307,7 @@ async def test_who_compares_files_neither_wakes_a_sandbox_nor_keeps_it_awake(har
 @with_harness
 async def test_a_request_without_an_answer_is_activity_for_ten_minutes(harness: Harness) -> None:
     made = await harness.create(lifecycle={"idle_suspend_s": 1})
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     (link,) = harness.links.open.values()
     link.asked_s = 599.0
 
@@ -325,7 +325,7 @@ async def test_a_request_without_an_answer_is_activity_for_ten_minutes(harness: 
 @with_harness
 async def test_one_that_cannot_be_suspended_runs_on_and_is_tried_again(harness: Harness) -> None:
     made = await harness.create(lifecycle={"idle_suspend_s": 1})
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     harness.host.fail_next("checkpoint", NoSpaceError("the disk is full"))
     await _idle(harness, made, "suspended")
     machine_id = next(call.machine_id for call in harness.host.calls if call.method == "checkpoint")
@@ -336,7 +336,7 @@ async def test_one_that_cannot_be_suspended_runs_on_and_is_tried_again(harness: 
 @with_harness
 async def test_an_operation_in_progress_is_activity_and_an_unplugged_one_stays(harness: Harness) -> None:
     made = await harness.create(lifecycle={"idle_suspend_s": 1})
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
 
     def noticed() -> bool:
         harness.boot_s += 1
@@ -353,7 +353,7 @@ async def test_an_operation_in_progress_is_activity_and_an_unplugged_one_stays(h
 
 
 async def _noticed(harness: Harness, made: Any, activity: str) -> None:
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
 
     def noticed() -> bool:
         harness.boot_s += 1
@@ -372,7 +372,7 @@ async def test_keep_awake_wakes_and_outlives_the_supervisor(harness: Harness) ->
     assert kept["idle"]["last"] == "keep_awake"
     await harness.crash()
     await harness.start()
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     await harness.until(lambda: sandbox.idleness.told("running"))
     harness.boot_s += 79_000
     await _noticed(harness, made, "start")
@@ -403,7 +403,7 @@ async def test_an_agent_that_does_not_answer_keeps_nothing_awake(harness: Harnes
 async def test_the_home_has_a_default_that_builds_do_not_follow(harness: Harness) -> None:
     made = await harness.create()
     build = await harness.create(lifecycle={"idle_suspend_s": 1})
-    building = harness.system.registry.sandbox(build["sandbox_id"])
+    building = harness.system.inventory.sandbox(build["sandbox_id"])
     building.row = building.row.but(attributes={BUILD_ATTRIBUTE: "b1"})
     off = await harness.create(lifecycle={"idle_suspend_s": 0})
     await _idle(harness, made, "suspended")

@@ -25,8 +25,8 @@ from tests.unit.supervisor.harness import Harness, with_harness, with_harness_of
 @with_harness
 async def test_a_killed_sandbox_that_cannot_be_erased_never_comes_back(harness: Harness) -> None:
     made = await harness.create()
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
-    await harness.system.registry.change(sandbox, durable=True, state="killed", name=None)
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
+    await harness.system.inventory.change(sandbox, durable=True, state="killed", name=None)
     await harness.crash()
 
     with patch("atoll.supervisor.storage.trash.mounts_below", return_value=["its disk"]):
@@ -35,15 +35,15 @@ async def test_a_killed_sandbox_that_cannot_be_erased_never_comes_back(harness: 
     assert (await harness.ask("GET", "/v1/sandboxes")).json["sandboxes"] == []
     await harness.crash()
     await harness.start()
-    assert harness.system.registry.all() == []
+    assert harness.system.inventory.all() == []
     assert list(harness.home.sandboxes.iterdir()) == []
 
 
 @with_harness
 async def test_the_leftovers_of_a_cut_short_kill_go_before_its_directory(harness: Harness) -> None:
     made = await harness.create()
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
-    await harness.system.registry.change(sandbox, durable=True, state="killed", name=None)
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
+    await harness.system.inventory.change(sandbox, durable=True, state="killed", name=None)
     await harness.crash()
     order: list[str] = []
 
@@ -173,12 +173,12 @@ async def test_a_snapshot_that_a_waiting_rollback_wants_is_not_removed(harness: 
     made = await harness.create()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
     assert (await harness.ask("POST", f"{one}/snapshots", {"name": "s1"})).status == 200
-    registry = harness.system.registry
-    sandbox = registry.sandbox(made["sandbox_id"])
+    inventory = harness.system.inventory
+    sandbox = inventory.sandbox(made["sandbox_id"])
     async with sandbox.lock:
         rolling = asyncio.create_task(harness.ask("POST", f"{one}/rollback", {"snapshot": "s1"}))
         await harness.until(lambda: harness.system.tasks.busy)
-        await harness.until(lambda: registry.pins.has(registry.snapshot("s1").snapshot_id))
+        await harness.until(lambda: inventory.pins.has(inventory.snapshot("s1").snapshot_id))
         assert (await harness.ask("DELETE", "/v1/snapshots/s1")).status == 409
     assert (await rolling).status == 200
 
@@ -188,7 +188,7 @@ async def test_a_create_that_fails_for_want_of_disk_keeps_no_warm_machine(harnes
     await harness.create()
     await harness.until(lambda: harness.system.pool.ids())
     (ready,) = harness.system.pool.ids()
-    with patch.object(harness.system.registry, "add", side_effect=OSError(28, "No space left on device")):
+    with patch.object(harness.system.inventory, "add", side_effect=OSError(28, "No space left on device")):
         assert (await harness.ask("POST", "/v1/sandboxes", {"name": "two"})).status >= 400
     await harness.until(lambda: harness.system.pool.ids())
     assert not (harness.home.sandboxes / ready).exists()
@@ -276,7 +276,7 @@ async def test_a_machine_that_cannot_be_thawed_after_a_restart_does_not_run_besi
 ) -> None:
     made = await harness.create()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
-    running = harness.system.registry.sandbox(made["sandbox_id"]).running
+    running = harness.system.inventory.sandbox(made["sandbox_id"]).running
     assert running is not None
     await running.freeze()
     await harness.crash()
@@ -300,7 +300,7 @@ def test_a_suspend_is_answered_before_its_machine_has_ended_and_what_comes_next_
         one = f"/v1/sandboxes/{made['sandbox_id']}"
         machine, sandbox = (
             harness.machine_of(made["sandbox_id"]),
-            harness.system.registry.sandbox(made["sandbox_id"]),
+            harness.system.inventory.sandbox(made["sandbox_id"]),
         )
         machine.memory = "remembered"
         (link,) = harness.links.open.values()

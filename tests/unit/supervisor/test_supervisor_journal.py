@@ -14,7 +14,7 @@ async def test_the_log_tells_every_change_in_order(harness: Harness) -> None:
     back = await harness.ask("POST", "/v1/sandboxes/one/rollback", {"snapshot": "s1"})
     assert back.status == 200
     harness.machine_of(made["sandbox_id"]).crash()
-    await harness.until(lambda: harness.system.registry.sandbox("one").row.state == "crashed")
+    await harness.until(lambda: harness.system.inventory.sandbox("one").row.state == "crashed")
     assert (await harness.ask("POST", "/v1/sandboxes/one/wake")).status == 200
     page = (await harness.ask("GET", "/v1/sandboxes/one/logs")).json
     told = [line.partition(" sandbox ")[2] for line in page["text"].splitlines()]

@@ -16,46 +16,46 @@ from tests.unit.supervisor.harness import Harness, with_harness
 
 
 def test_what_is_due_is_told_once_and_in_order() -> None:
-    registry = LeaseTable()
-    registry.set("b", 20.0)
-    registry.set("a", 10.0)
-    registry.set("c", 30.0)
-    assert registry.next_s() == 10.0
-    assert registry.take(9.9) == []
-    assert registry.take(20.0) == ["a", "b"]
-    assert registry.take(20.0) == []
-    assert registry.next_s() == 30.0
+    inventory = LeaseTable()
+    inventory.set("b", 20.0)
+    inventory.set("a", 10.0)
+    inventory.set("c", 30.0)
+    assert inventory.next_s() == 10.0
+    assert inventory.take(9.9) == []
+    assert inventory.take(20.0) == ["a", "b"]
+    assert inventory.take(20.0) == []
+    assert inventory.next_s() == 30.0
 
 
 def test_only_what_was_said_last_counts() -> None:
-    registry = LeaseTable()
+    inventory = LeaseTable()
     for due_s in (10.0, 30.0, 20.0):
-        registry.set("a", due_s)
-    registry.set("b", 5.0)
-    registry.set("b", None)
-    assert registry.take(15.0) == []
-    assert registry.take(25.0) == ["a"]
-    assert registry.take(1e9) == []
-    assert registry.next_s() is None
+        inventory.set("a", due_s)
+    inventory.set("b", 5.0)
+    inventory.set("b", None)
+    assert inventory.take(15.0) == []
+    assert inventory.take(25.0) == ["a"]
+    assert inventory.take(1e9) == []
+    assert inventory.next_s() is None
 
 
 def test_a_table_agrees_with_a_plain_list_whatever_is_done_and_stays_small() -> None:
-    dice, registry, plain, now_s = random.Random(7), LeaseTable(), dict[str, float](), 0.0
+    dice, inventory, plain, now_s = random.Random(7), LeaseTable(), dict[str, float](), 0.0
     for _ in range(5000):
         name, due_s = f"s{dice.randrange(20)}", now_s + dice.uniform(0, 50)
         if dice.random() < 0.2:
-            registry.set(name, None)
+            inventory.set(name, None)
             plain.pop(name, None)
         else:
-            registry.set(name, due_s)
+            inventory.set(name, due_s)
             plain[name] = due_s
         now_s += dice.random()
         due = sorted((due_s, name) for name, due_s in plain.items() if due_s <= now_s)
-        assert registry.take(now_s) == [name for _, name in due]
+        assert inventory.take(now_s) == [name for _, name in due]
         for _, name in due:
             del plain[name]
-        assert registry.next_s() == min(plain.values(), default=None)
-    assert len(registry._heap) <= 2 * 20 + 64
+        assert inventory.next_s() == min(plain.values(), default=None)
+    assert len(inventory._heap) <= 2 * 20 + 64
 
 
 def _one(made: Any, what: str = "") -> str:
@@ -67,7 +67,7 @@ async def _info(harness: Harness, made: Any) -> Any:
 
 
 def _state(harness: Harness, made: Any) -> str:
-    found = [one for one in harness.system.registry.all() if one.sandbox_id == made["sandbox_id"]]
+    found = [one for one in harness.system.inventory.all() if one.sandbox_id == made["sandbox_id"]]
     return found[0].row.state if found else "gone"
 
 
@@ -101,7 +101,7 @@ async def test_what_sleeps_is_woken_by_use_under_a_new_lease(harness: Harness) -
     for _ in range(2):
         harness.boot_s += 400
         await harness.until(lambda: _state(harness, made) == "suspended")
-        sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+        sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
         await harness.system.wakes.use(sandbox)
         assert sandbox.row.ends_boot_s == harness.boot_s + 300
     await harness.ask("POST", _one(made, "/suspend"))
@@ -112,7 +112,7 @@ async def test_what_sleeps_is_woken_by_use_under_a_new_lease(harness: Harness) -
 @with_harness
 async def test_a_use_of_what_runs_changes_no_lease(harness: Harness) -> None:
     made = await harness.create(lifecycle={"ttl_s": 60})
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     before = sandbox.row
     harness.boot_s += 30
     await harness.system.wakes.use(sandbox)
@@ -124,7 +124,7 @@ def test_what_is_to_sleep_on_is_woken_by_no_use_but_when_it_is_asked_for(state: 
     @with_harness
     async def test(harness: Harness) -> None:
         made = await harness.create(lifecycle={"auto_resume": False})
-        sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+        sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
         await harness.ask("POST", _one(made, f"/{state}"))
         with pytest.raises(AsleepError):
             await harness.system.dialling.dial(DialRequest(sandbox=made["sandbox_id"], port=1))
@@ -140,7 +140,7 @@ def test_what_is_to_sleep_on_is_woken_by_no_use_but_when_it_is_asked_for(state: 
 @with_harness
 async def test_a_timeout_is_moved_extended_and_taken_away(harness: Harness) -> None:
     made = await harness.create(lifecycle={"ttl_s": 60, "on_expiry": "suspend"})
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
 
     async def timeout(timeout_s: float | None, **more: object) -> float | None:
         answer = await harness.ask("POST", _one(made, "/lease"), {"ttl_s": timeout_s, **more})
@@ -170,7 +170,7 @@ async def test_a_lease_waits_for_what_is_going_on_and_an_extension_that_came_bef
 ) -> None:
     made = await harness.create(lifecycle={"ttl_s": 60})
     other = await harness.create(lifecycle={"ttl_s": 60})
-    sandbox, kept = (harness.system.registry.sandbox(one["sandbox_id"]) for one in (made, other))
+    sandbox, kept = (harness.system.inventory.sandbox(one["sandbox_id"]) for one in (made, other))
     async with kept.lock:
         async with sandbox.lock:
             extending = harness.system.tasks.spawn(harness.system.leases.set_lease(kept, 500))
@@ -204,7 +204,7 @@ async def test_a_clock_that_jumps_ends_no_lease_and_no_life_and_keeps_none_going
     made = await harness.create(lifecycle={"ttl_s": 60}, limits={"lifetime_s": 80})
 
     def ends_in_s() -> float:
-        return (harness.system.registry.sandbox(made["sandbox_id"]).row.ends_at or 0) - harness.now_s
+        return (harness.system.inventory.sandbox(made["sandbox_id"]).row.ends_at or 0) - harness.now_s
 
     for jump_s in (-100_000, 200_000):
         harness.now_s += jump_s
@@ -222,7 +222,7 @@ async def test_after_another_boot_of_the_host_only_the_calendar_tells(harness: H
     await harness.crash()
     harness.boot, harness.boot_s = "second", 3.0
     await harness.start()
-    row = harness.system.registry.sandbox(made["sandbox_id"]).row
+    row = harness.system.inventory.sandbox(made["sandbox_id"]).row
     assert row.host_boot == "second"
     assert row.ends_boot_s == pytest.approx(1000, abs=60)
     harness.boot_s += 2000
@@ -236,7 +236,7 @@ async def test_a_clock_that_was_set_before_another_boot_ends_no_life(harness: Ha
         harness.now_s += jump_s
         await harness.until(
             lambda: (
-                abs(harness.system.registry.sandbox(made["sandbox_id"]).row.created_at - harness.now_s) < 500
+                abs(harness.system.inventory.sandbox(made["sandbox_id"]).row.created_at - harness.now_s) < 500
             )
         )
         await harness.crash()
@@ -272,7 +272,7 @@ async def test_a_crashed_sandbox_is_killed_at_the_end_of_its_lease_if_that_was_s
     await harness.until(lambda: {_state(harness, made), _state(harness, kept)} == {"crashed"})
     harness.boot_s += 61
     await harness.until(lambda: _state(harness, made) == "gone")
-    await harness.until(lambda: harness.system.registry.sandbox(kept["sandbox_id"]).row.ends_at is None)
+    await harness.until(lambda: harness.system.inventory.sandbox(kept["sandbox_id"]).row.ends_at is None)
     assert _state(harness, kept) == "crashed"
 
 
@@ -401,7 +401,7 @@ async def test_attributes_change_together_with_a_network_and_others_stay(harness
 @with_harness
 async def test_a_history_begins_at_once_and_is_kept_while_the_sandbox_sleeps(harness: Harness) -> None:
     made = await harness.create(limits={"vcpus": 1, "disk_mib": 100}, best_effort=True)
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     await harness.until(lambda: harness.system.history.of(sandbox))
     await harness.ask("POST", _one(made, "/suspend"))
     sample, *_ = (await harness.ask("GET", _one(made, "/stats/history"))).json
@@ -416,7 +416,7 @@ async def test_a_history_begins_at_once_and_is_kept_while_the_sandbox_sleeps(har
 @with_harness
 async def test_histories_are_kept_of_so_many_that_sleep(harness: Harness) -> None:
     made = [await harness.create() for _ in range(3)]
-    sandboxes = [harness.system.registry.sandbox(each["sandbox_id"]) for each in made]
+    sandboxes = [harness.system.inventory.sandbox(each["sandbox_id"]) for each in made]
     await harness.until(lambda: all(harness.system.history.of(each) for each in sandboxes))
     await harness.ask("POST", _one(made[0], "/suspend"))
     # one that ran longer was measured later

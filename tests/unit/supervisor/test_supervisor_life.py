@@ -210,7 +210,7 @@ async def test_a_failed_wake_leaves_the_sandbox_suspended_with_its_memory(harnes
 async def test_a_sleeper_without_connections_has_no_link_and_wakes_on_a_new_one(harness: Harness) -> None:
     made = await harness.create(network="none")
     one = f"/v1/sandboxes/{made['sandbox_id']}"
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     (link,) = harness.links.open.values()
     link.guest.known = {"198.18.0.1": "example.com"}
     await harness.asleep(made)
@@ -227,7 +227,7 @@ async def test_a_sleeper_without_connections_has_no_link_and_wakes_on_a_new_one(
 @with_harness
 async def test_a_link_is_let_go_once_the_last_connection_of_its_sleeper_has_ended(harness: Harness) -> None:
     made = await harness.create()
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     (link,) = harness.links.open.values()
     link.is_held = True
     await harness.asleep(made)
@@ -239,7 +239,7 @@ async def test_a_link_is_let_go_once_the_last_connection_of_its_sleeper_has_ende
     assert sandbox.row.link_id == link.link_id, "an operation may need it"
     await harness.system.sleeping_links.look()
     assert harness.links.open == {}
-    assert harness.system.registry.sandbox(made["sandbox_id"]).row.link_id is None
+    assert harness.system.inventory.sandbox(made["sandbox_id"]).row.link_id is None
 
 
 @with_harness
@@ -274,11 +274,11 @@ async def test_a_kill_ends_a_hanging_operation(harness: Harness) -> None:
     made = await harness.create()
     released = harness.host.hold("checkpoint")
     hanging = harness.system.tasks.spawn(
-        harness.system.suspends.suspend(harness.system.registry.sandbox(made["sandbox_id"]))
+        harness.system.suspends.suspend(harness.system.inventory.sandbox(made["sandbox_id"]))
     )
-    await harness.until(lambda: harness.system.registry.sandbox(made["sandbox_id"]).lock.locked())
+    await harness.until(lambda: harness.system.inventory.sandbox(made["sandbox_id"]).lock.locked())
     killing = harness.system.tasks.spawn(
-        harness.system.kills.kill(harness.system.registry.sandbox(made["sandbox_id"]))
+        harness.system.kills.kill(harness.system.inventory.sandbox(made["sandbox_id"]))
     )
     await harness.until(lambda: not harness.host.machines)
     released.set()
@@ -291,7 +291,7 @@ async def test_a_kill_ends_a_hanging_operation(harness: Harness) -> None:
 @with_harness
 async def test_a_crash_is_told_at_once_and_the_next_use_boots_the_same_disk(harness: Harness) -> None:
     made = await harness.create(name="one")
-    sandbox = harness.system.registry.sandbox("one")
+    sandbox = harness.system.inventory.sandbox("one")
     harness.machine_of(made["sandbox_id"]).crash()
     await harness.until(lambda: sandbox.row.state == "crashed")
     told = (await harness.ask("GET", "/v1/sandboxes/one")).json
@@ -329,7 +329,7 @@ async def test_the_second_create_takes_a_warm_machine(harness: Harness) -> None:
     assert made["sandbox_id"] == ready
     assert len([call for call in harness.host.calls if call.method == "start"]) == starts
     assert harness.agents.inits[-1].hostname == "two"
-    running: Any = harness.system.registry.sandbox("two").running
+    running: Any = harness.system.inventory.sandbox("two").running
     assert running.link.policy == "none"
     await harness.until(lambda: harness.system.pool.ids())
 
@@ -386,4 +386,4 @@ async def test_an_image_in_use_is_not_removed(harness: Harness) -> None:
         assert not (harness.home.images / DIGEST).exists()
         await harness.system.trash.settle()
         assert erasing.call_count == 1, "its files are erased by the trash"
-    assert DIGEST not in digests_in_use(harness.system.registry)
+    assert DIGEST not in digests_in_use(harness.system.inventory)

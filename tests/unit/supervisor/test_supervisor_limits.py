@@ -19,7 +19,7 @@ async def test_changed_limits_reach_machine_link_guest_and_row(harness: Harness)
     machine = harness.machine_of(made["sandbox_id"])
     assert (machine.limits.memory_mib, machine.limits.processes) == (256, 99)
     assert machine.limits.open_files is not None
-    running = harness.system.registry.sandbox(made["sandbox_id"]).running
+    running = harness.system.inventory.sandbox(made["sandbox_id"]).running
     assert running is not None
     assert running.link.rate_mib_s == 2.5  # type: ignore[attr-defined]
     assert harness.agents.inits[-1].memory_bytes == 256 << 20
@@ -61,8 +61,8 @@ async def test_a_sandbox_is_killed_when_its_lifetime_is_over(harness: Harness) -
     made = await harness.create(limits={"lifetime_s": 500})
     other = await harness.create()
     harness.boot_s += 1000
-    await harness.until(lambda: len(harness.system.registry.all()) == 1)
-    assert harness.system.registry.sandbox(other["sandbox_id"]).row.state == "running"
+    await harness.until(lambda: len(harness.system.inventory.all()) == 1)
+    assert harness.system.inventory.sandbox(other["sandbox_id"]).row.state == "running"
     assert (await harness.ask("GET", f"/v1/sandboxes/{made['sandbox_id']}")).status == 404
 
 
@@ -70,7 +70,7 @@ async def test_a_sandbox_is_killed_when_its_lifetime_is_over(harness: Harness) -
 async def test_a_guest_that_passes_its_memory_limit_is_ended_and_the_reason_says_so(harness: Harness) -> None:
     made = await harness.create(limits={"memory_mib": 128})
     harness.machine_of(made["sandbox_id"]).memory_used_bytes = 200 << 20
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     await harness.until(lambda: sandbox.row.state == "crashed")
     assert "memory limit" in (sandbox.row.reason or "")
 
@@ -93,13 +93,13 @@ async def test_the_room_on_a_disk_is_told_at_once_and_again_when_the_guest_asks(
 async def test_a_sandbox_in_the_middle_of_something_keeps_no_other_alive(harness: Harness) -> None:
     busy = await harness.create(limits={"lifetime_s": 500})
     other = await harness.create(limits={"lifetime_s": 500})
-    async with harness.system.registry.sandbox(busy["sandbox_id"]).lock:
+    async with harness.system.inventory.sandbox(busy["sandbox_id"]).lock:
         harness.boot_s += 1000
         await harness.until(
-            lambda: [one.sandbox_id for one in harness.system.registry.all()] == [busy["sandbox_id"]]
+            lambda: [one.sandbox_id for one in harness.system.inventory.all()] == [busy["sandbox_id"]]
         )
     assert other["sandbox_id"] != busy["sandbox_id"]
-    await harness.until(lambda: harness.system.registry.all() == [])
+    await harness.until(lambda: harness.system.inventory.all() == [])
 
 
 @with_harness

@@ -41,9 +41,9 @@ async def test_all_who_want_a_sleeper_wake_it_once(harness: Harness) -> None:
     async with answering() as ends:
         taken = await asyncio.gather(*(reach(None, "shop", 80) for _ in range(50)))
         assert len(set(taken)) == 50
-        assert harness.system.registry.sandbox("shop").row.generation == 2
+        assert harness.system.inventory.sandbox("shop").row.generation == 2
         assert harness.system.dialling._queues == {}
-        sandbox = harness.system.registry.sandbox("shop")
+        sandbox = harness.system.inventory.sandbox("shop")
         sandbox.dialled = False
         assert await reach(None, made["sandbox_id"], 80) is ends[-2]
         assert sandbox.dialled  # so an automatic snapshot knows that it may have changed
@@ -102,13 +102,13 @@ async def test_nobody_is_reached_before_the_supervisor_has_started_or_once_it_en
     harness.system._close_monitors()
     with pytest.raises(ConnectionRefusedError, match="starts or ends"):
         await harness.system.neighbours.reach(None, "shop", 80)
-    assert harness.system.registry.sandbox("shop").row.state == "suspended"
+    assert harness.system.inventory.sandbox("shop").row.state == "suspended"
 
 
 @with_harness
 async def test_a_client_hears_of_a_recovery_that_a_neighbour_has_caused(harness: Harness) -> None:
     made = await harness.create(name="shop")
-    sandbox = harness.system.registry.sandbox("shop")
+    sandbox = harness.system.inventory.sandbox("shop")
     harness.machine_of(made["sandbox_id"]).crash()
     await harness.until(lambda: sandbox.row.state == "crashed")
     async with answering():
@@ -136,8 +136,8 @@ async def test_a_policy_of_another_teams_snapshot_opens_nothing_of_ones_own(harn
     networks = {}
     for team in ("reef", "bay"):
         copy = await harness.create(team=team, from_snapshot=stored.json["snapshot_id"])
-        networks[team] = harness.system.registry.sandbox(copy["sandbox_id"]).row.network
-    assert networks["reef"] == harness.system.registry.sandbox(made["sandbox_id"]).row.network
+        networks[team] = harness.system.inventory.sandbox(copy["sandbox_id"]).row.network
+    assert networks["reef"] == harness.system.inventory.sandbox(made["sandbox_id"]).row.network
     assert networks["bay"] == Policy(
         rules=(
             Rule(action="deny", hosts=("x.sandbox.atoll.internal",)),

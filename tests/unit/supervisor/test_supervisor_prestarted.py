@@ -124,7 +124,7 @@ async def test_one_that_is_of_no_use_costs_only_time(harness: Harness) -> None:
     prestarted.lost = True
     assert (await harness.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/resume")).status == 200
     assert harness.host.methods(prestarted.machine_id) == ["prestart", "restore", "start"]
-    link = cast(Any, harness.system.registry.sandbox(made["sandbox_id"]).running).link
+    link = cast(Any, harness.system.inventory.sandbox(made["sandbox_id"]).running).link
     assert link.calls[-3:-1] == ["open_uplink", "prepare"]
 
 
@@ -179,7 +179,7 @@ async def test_none_is_made_or_kept_while_memory_is_short(harness: Harness) -> N
         await harness.until(lambda: not own._making)
         assert not harness.host.prestarted_machines
     own.expect(
-        harness.system._steps.sandbox_planner.of(harness.system.registry.sandbox(made["sandbox_id"]).row)
+        harness.system._steps.sandbox_planner.of(harness.system.inventory.sandbox(made["sandbox_id"]).row)
     )
     prestarted = await prestarted_of(harness)
     with patch.object(harness.system.pool, "memory", lambda: SHORT):

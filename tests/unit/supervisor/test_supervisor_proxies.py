@@ -29,7 +29,7 @@ def holding(path: Path, *values: str) -> list[Path]:
 
 def used(harness: Harness, made: Any) -> str | None:
     """The URL with which a sandbox's relay connects."""
-    running = harness.system.registry.sandbox(made["sandbox_id"]).running
+    running = harness.system.inventory.sandbox(made["sandbox_id"]).running
     assert running is not None
     policy: Any = running.link.policy  # type: ignore[attr-defined] # of the fake
     assert isinstance(policy, Policy)
@@ -51,7 +51,7 @@ async def test_a_proxys_password_is_used_and_neither_told_nor_on_the_disk(harnes
         f"/v1/sandboxes/{made['sandbox_id']}/logs",
     ):
         assert PASSWORD.encode() not in (await harness.ask("GET", path)).body
-    row = harness.system.registry.sandbox(made["sandbox_id"]).row
+    row = harness.system.inventory.sandbox(made["sandbox_id"]).row
     assert PASSWORD not in repr(row)
     await harness.crash()
     assert holding(harness.home.path, PASSWORD) == []
@@ -115,7 +115,7 @@ async def test_what_is_sealed_opens_for_its_team_its_proxy_and_its_user_only(har
     made = await harness.create(network=behind())
     passwords, row = (
         ProxyPasswords(harness.system.secrets.vault),
-        harness.system.registry.sandbox(made["sandbox_id"]).row,
+        harness.system.inventory.sandbox(made["sandbox_id"]).row,
     )
     assert isinstance(row.network, Policy)
     assert row.network.proxy is not None

@@ -85,7 +85,7 @@ async def many(harness: Harness) -> None:
     answers = list(await asyncio.gather(*asked))
     assert statuses(answers) == {200: 5, 429: 25}
     assert {answer.json["code"] for answer in answers if answer.status == 429} == {"quota"}
-    assert len(harness.system.registry.all()) == 6
+    assert len(harness.system.inventory.all()) == 6
     assert (await use_now(harness))["running"] == 5
     made = next(answer.json for answer in answers if answer.status == 200)
     await harness.ask("DELETE", f"/v1/sandboxes/{made['sandbox_id']}")
@@ -96,7 +96,7 @@ async def many(harness: Harness) -> None:
 @with_harness
 async def test_of_thirty_creates_at_once_as_many_pass_as_may(harness: Harness) -> None:
     await many(harness)
-    assert len(list(harness.home.sandboxes.iterdir())) == len(harness.system.registry.all()) == 6
+    assert len(list(harness.home.sandboxes.iterdir())) == len(harness.system.inventory.all()) == 6
 
 
 @with_harness_of(Settings(pool_size=3))
@@ -132,7 +132,7 @@ async def test_a_sleeping_one_wakes_only_into_a_free_place(harness: Harness) -> 
     second = await harness.create(team="reef")
     assert (await act(harness, first, "wake")).json["code"] == "quota"
     assert (await act(harness, first, "resume")).json["code"] == "quota"
-    assert harness.system.registry.sandbox(first["sandbox_id"]).row.state == "suspended"
+    assert harness.system.inventory.sandbox(first["sandbox_id"]).row.state == "suspended"
     await harness.ask("DELETE", f"/v1/sandboxes/{second['sandbox_id']}")
     assert (await act(harness, first, "wake")).status == 200
     assert (await act(harness, first, "wake")).status == 200
@@ -143,7 +143,7 @@ async def test_a_crashed_one_needs_a_place_too(harness: Harness) -> None:
     await make_team(harness, running=1)
     first = await harness.create(team="reef")
     await harness.machine_of(first["sandbox_id"]).kill()
-    await harness.until(lambda: harness.system.registry.sandbox(first["sandbox_id"]).row.state == "crashed")
+    await harness.until(lambda: harness.system.inventory.sandbox(first["sandbox_id"]).row.state == "crashed")
     await harness.create(team="reef")
     assert (await act(harness, first, "wake")).json["code"] == "quota"
 
@@ -167,7 +167,7 @@ async def test_processors_and_memory_are_those_of_all_that_run_together(harness:
         assert (await harness.ask("POST", "/v1/sandboxes", wanted)).status == 429, limits
     more = {"limits": {"vcpus": 2.5}, "best_effort": True}
     assert (await act(harness, made, "limits", more)).status == 429
-    assert harness.system.registry.sandbox(made["sandbox_id"]).row.limits.vcpus == 1
+    assert harness.system.inventory.sandbox(made["sandbox_id"]).row.limits.vcpus == 1
     assert (await act(harness, made, "limits", {"limits": {"vcpus": 2}, "best_effort": True})).status == 200
 
 

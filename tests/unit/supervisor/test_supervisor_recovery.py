@@ -25,7 +25,7 @@ async def _cut_a_waking_short(harness: Harness, made: dict[str, str]) -> None:
         patch("atoll.supervisor.lifecycle.attachment.Attachment.take_up", die),
         pytest.raises(Died),
     ):
-        await system.wakes.use(system.registry.sandbox(made["sandbox_id"]))
+        await system.wakes.use(system.inventory.sandbox(made["sandbox_id"]))
     await harness.crash()
 
 

@@ -24,7 +24,7 @@ async def _made(harness: Harness) -> tuple[str, str]:
 
 async def _whole(harness: Harness, sandbox_id: str, layers: int) -> None:
     """See that a sandbox runs with its memory, on so many frozen layers, and that nothing else is left of it."""
-    sandbox = harness.system.registry.sandbox(sandbox_id)
+    sandbox = harness.system.inventory.sandbox(sandbox_id)
     machine = harness.machine_of(sandbox_id)
     assert (sandbox.row.state, machine.memory, machine.paused, machine.detached) == (
         "running",
@@ -45,11 +45,11 @@ async def _whole(harness: Harness, sandbox_id: str, layers: int) -> None:
 async def test_a_sandbox_whose_layer_is_frozen_goes_on_as_the_same_machine(harness: Harness) -> None:
     sandbox_id, one = await _made(harness)
     machine = harness.machine_of(sandbox_id)
-    generation = harness.system.registry.sandbox(sandbox_id).row.generation
+    generation = harness.system.inventory.sandbox(sandbox_id).row.generation
     (copy,) = (await harness.ask("POST", f"{one}/fork", {})).json
     assert harness.machine_of(sandbox_id) is machine
     assert harness.machine_of(copy["sandbox_id"]).memory == "kept"
-    assert harness.system.registry.sandbox(sandbox_id).row.generation == generation
+    assert harness.system.inventory.sandbox(sandbox_id).row.generation == generation
     calls = harness.host.methods(machine.machine_id)
     assert calls[calls.index("pause") :][:5] == [
         "pause",
@@ -114,7 +114,7 @@ async def test_a_layer_that_does_not_freeze_leaves_the_sandbox_as_it_was(harness
 async def test_a_nap_that_is_cancelled_ends_as_one_that_is_not(harness: Harness) -> None:
     sandbox_id, _ = await _made(harness)
     machine = harness.machine_of(sandbox_id)
-    sandbox = harness.system.registry.sandbox(sandbox_id)
+    sandbox = harness.system.inventory.sandbox(sandbox_id)
     held = harness.host.hold("detach_files")
     forking = asyncio.create_task(harness.system.forks.fork(sandbox, 1))
     await harness.until(lambda: "detach_files" in harness.host.methods(machine.machine_id))
@@ -134,7 +134,7 @@ async def test_a_machine_that_crashes_after_a_nap_is_seen_to(harness: Harness) -
     sandbox_id, one = await _made(harness)
     assert (await harness.ask("POST", f"{one}/fork", {})).status == 200
     harness.machine_of(sandbox_id).crash()
-    sandbox = harness.system.registry.sandbox(sandbox_id)
+    sandbox = harness.system.inventory.sandbox(sandbox_id)
     await harness.until(lambda: sandbox.row.state == "crashed" and sandbox.running is None)
 
 
@@ -142,14 +142,14 @@ async def test_a_machine_that_crashes_after_a_nap_is_seen_to(harness: Harness) -
 async def test_a_sandbox_whose_supervisor_died_in_the_middle_of_a_nap_goes_on(harness: Harness) -> None:
     sandbox_id, _ = await _made(harness)
     machine = harness.machine_of(sandbox_id)
-    sandbox = harness.system.registry.sandbox(sandbox_id)
+    sandbox = harness.system.inventory.sandbox(sandbox_id)
     harness.host.hold("detach_files")
     forking = asyncio.create_task(harness.system.forks.fork(sandbox, 1))
     await harness.until(lambda: "detach_files" in harness.host.methods(machine.machine_id))
     await harness.crash()
     await harness.start()
-    await harness.until(lambda: harness.system.registry.sandbox(sandbox_id).row.state == "running")
+    await harness.until(lambda: harness.system.inventory.sandbox(sandbox_id).row.state == "running")
     assert harness.machine_of(sandbox_id) is not machine
     await _whole(harness, sandbox_id, layers=0)
-    assert harness.system.registry.sandbox(sandbox_id).row.reason is None
+    assert harness.system.inventory.sandbox(sandbox_id).row.reason is None
     forking.cancel()

@@ -33,7 +33,7 @@ async def test_an_idle_sandbox_is_still_paused_and_woken_by_data(harness: Harnes
     await harness.pause_as_idle(made)
     await harness.crash()
     await harness.start()
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     assert sandbox.row.state == "paused"
     (link,) = harness.links.open.values()
 
@@ -47,7 +47,7 @@ async def test_an_idle_sandbox_is_still_paused_and_woken_by_data(harness: Harnes
 @with_harness
 async def test_a_machine_that_was_frozen_just_before_the_crash_runs_as_its_row_says(harness: Harness) -> None:
     made = await harness.create()
-    await harness.system.registry.sandbox(made["sandbox_id"]).require_running().freeze()
+    await harness.system.inventory.sandbox(made["sandbox_id"]).require_running().freeze()
     harness.agents.deaf = True
     await harness.crash()
     await harness.start()
@@ -61,7 +61,7 @@ async def test_guests_that_may_stand_still_go_on_beside_each_other_and_nobody_wa
     unsure = [await harness.create() for _ in range(3)]
     healthy = await harness.create()
     for made in unsure:
-        running = harness.system.registry.sandbox(made["sandbox_id"]).require_running()
+        running = harness.system.inventory.sandbox(made["sandbox_id"]).require_running()
         await running.freeze()
         harness.host.fail_next("resume")
         with pytest.raises(EngineError):
@@ -73,9 +73,9 @@ async def test_guests_that_may_stand_still_go_on_beside_each_other_and_nobody_wa
 
     async def resume(machine: FakeMachine) -> None:
         asked.append(machine)
-        registry = harness.system.registry
+        inventory = harness.system.inventory
         async with asyncio.timeout(60):
-            await harness.until(lambda: len(asked) == 3 and registry.sandbox(healthy["sandbox_id"]).running)
+            await harness.until(lambda: len(asked) == 3 and inventory.sandbox(healthy["sandbox_id"]).running)
         together.append(machine)
         machine.paused = False
 
@@ -193,11 +193,11 @@ async def test_what_is_made_while_leftovers_are_looked_for_is_none(harness: Harn
 @with_harness
 async def test_a_kill_that_was_cut_short_is_finished(harness: Harness) -> None:
     made = await harness.create()
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
-    await harness.system.registry.change(sandbox, durable=True, state="killed", name=None)
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
+    await harness.system.inventory.change(sandbox, durable=True, state="killed", name=None)
     await harness.crash()
     await harness.start()
-    assert harness.system.registry.all() == []
+    assert harness.system.inventory.all() == []
     assert list(harness.home.sandboxes.iterdir()) == []
 
 
@@ -207,7 +207,7 @@ async def test_stop_suspends_everything_and_wants_to_leave(harness: Harness) -> 
     answer = await harness.ask("POST", "/stop")
     assert answer.json == {"stopping": True, "failed": {}}
     await harness.stopping.asked()
-    assert harness.system.registry.sandbox(made["sandbox_id"]).row.state == "suspended"
+    assert harness.system.inventory.sandbox(made["sandbox_id"]).row.state == "suspended"
 
 
 @with_harness
@@ -217,7 +217,7 @@ async def test_what_is_still_being_made_at_a_stop_sleeps_too(harness: Harness) -
     assert harness.stopping.asleep
     await harness.system.fall_asleep()
     made = await making
-    assert harness.system.registry.sandbox(made["sandbox_id"]).row.state == "suspended"
+    assert harness.system.inventory.sandbox(made["sandbox_id"]).row.state == "suspended"
 
 
 @with_harness

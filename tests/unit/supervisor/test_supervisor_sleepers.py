@@ -23,7 +23,7 @@ async def test_a_start_does_nothing_for_those_that_only_sleep(harness: Harness) 
     with patch.object(Unplugs, "heed", return_value=False) as heeded:
         await harness.start()
     assert [call.args[0].sandbox_id for call in heeded.call_args_list] == [made[2]["sandbox_id"]] * 2
-    rows = [sandbox.row for sandbox in harness.system.registry.sandboxes()]
+    rows = [sandbox.row for sandbox in harness.system.inventory.sandboxes()]
     assert undisturbed(rows, harness.system.paths) == {each["sandbox_id"] for each in made[:2]}
     assert all(path.exists() for path in counted)
     for each in made[:2]:
@@ -37,7 +37,7 @@ async def test_what_is_not_as_it_should_be_is_looked_at(harness: Harness) -> Non
     await harness.asleep(made)
     # Until then it writes to the directory.
     await harness.until(lambda: not harness.system.tasks.busy)
-    row = harness.system.registry.sandbox(made["sandbox_id"]).row
+    row = harness.system.inventory.sandbox(made["sandbox_id"]).row
     paths = harness.system.paths
     directory = paths.sandbox(row.sandbox_id)
     assert undisturbed([row], paths) == {row.sandbox_id}
@@ -80,7 +80,7 @@ async def test_pages_show_each_sandbox_once_and_as_it_is_now(harness: Harness) -
     await harness.asleep(made[0])
     listed = (await harness.ask("GET", "/v1/sandboxes?state=suspended")).json["sandboxes"]
     assert [each["name"] for each in listed] == ["s0"]
-    sandbox = harness.system.registry.sandbox(made[1]["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made[1]["sandbox_id"])
     running = sandbox.require_running()
     with patch.object(running, "gone", wraps=running.gone) as gone:
         gone.is_set.return_value = True

@@ -9,7 +9,7 @@ from unittest.mock import AsyncMock, patch
 from atoll.errors import NoSpaceError
 from atoll.supervisor.own_exit import Keeper
 from atoll.supervisor.storage.build_cache import STEPS_MOST, UNUSED_MOST_S
-from atoll.supervisor.storage.template_registry import TemplateRegistry
+from atoll.supervisor.storage.template_rows import TemplateRows
 from atoll.supervisor.templates import building
 from tests.unit.supervisor.harness import Harness, with_harness
 
@@ -53,13 +53,15 @@ async def test_a_build_whose_builder_goes_away_has_failed_and_leaves_nothing(har
     await kept(harness, build_id)
     hold.cancel()
     await harness.until(lambda: not harness.system.templates.rows.is_building(build_id))
-    await harness.until(lambda: not harness.system.registry.all() and not harness.system.registry.snapshots())
+    await harness.until(
+        lambda: not harness.system.inventory.all() and not harness.system.inventory.snapshots()
+    )
     assert await states(harness, "one") == ["failed"]
     missing = await harness.ask("GET", "/v1/resolved?ref=one")
     assert missing.json["message"] == "template 'one' has no build that is ready: the last one failed"
     late = await harness.ask("POST", "/v1/sandboxes", {"attributes": {"atoll.build": build_id}})
     assert late.status == 409
-    assert not harness.system.registry.all()
+    assert not harness.system.inventory.all()
 
 
 @with_harness
@@ -76,7 +78,7 @@ async def test_a_sandbox_that_was_still_being_made_when_its_build_ended_is_kille
     with patch.object(harness.system.creation, "create", slow):
         late = await harness.ask("POST", "/v1/sandboxes", {"attributes": {"atoll.build": build_id}})
     assert late.status == 409
-    await harness.until(lambda: not harness.system.registry.all())
+    await harness.until(lambda: not harness.system.inventory.all())
 
 
 @with_harness
@@ -90,8 +92,8 @@ async def test_a_build_does_not_outlive_its_supervisor_and_templates_do(harness:
         harness.home.database.with_name(harness.home.database.name + end).unlink(missing_ok=True)
     await harness.start()
     assert await states(harness, "going") == ["failed"]
-    assert not harness.system.registry.all()
-    assert [row.snapshot_id for row in harness.system.registry.snapshots()] == [snapshot_id]
+    assert not harness.system.inventory.all()
+    assert [row.snapshot_id for row in harness.system.inventory.snapshots()] == [snapshot_id]
     assert (await harness.ask("GET", "/v1/resolved?ref=done")).json["snapshot_id"] == snapshot_id
 
 
@@ -101,18 +103,18 @@ async def test_a_snapshot_goes_when_no_tag_step_or_sandbox_needs_it(harness: Har
     assert (await harness.ask("DELETE", f"/v1/snapshots/{first}")).status == 409
     sandbox = await harness.create(template="web")
     second = await built(harness, "web")
-    found = {row.snapshot_id for row in harness.system.registry.snapshots()}
+    found = {row.snapshot_id for row in harness.system.inventory.snapshots()}
     assert found == {first, second}
     pruned = (await harness.ask("DELETE", "/v1/steps")).json
     assert (pruned["steps"], pruned["snapshots"], pruned["freed_bytes"]) == (1, 0, 0)
     assert "needed by " in pruned["kept"][0]
     assert "1 states are needed by templates" in pruned["kept"][-1]
-    assert {row.snapshot_id for row in harness.system.registry.snapshots()} == {first, second}
+    assert {row.snapshot_id for row in harness.system.inventory.snapshots()} == {first, second}
     await harness.ask("DELETE", f"/v1/sandboxes/{sandbox['sandbox_id']}")
     await harness.system.templates.sweep()
-    assert {row.snapshot_id for row in harness.system.registry.snapshots()} == {second}
+    assert {row.snapshot_id for row in harness.system.inventory.snapshots()} == {second}
     assert (await harness.ask("DELETE", "/v1/templates/web")).status == 204
-    assert not harness.system.registry.snapshots()
+    assert not harness.system.inventory.snapshots()
 
 
 async def chain(harness: Harness, build_id: str, count: int) -> list[str]:
@@ -136,12 +138,12 @@ async def test_pruning_erases_states_that_others_were_built_on_and_says_what_it_
     body = {"state": "ready", "snapshot_id": last}
     assert (await harness.ask("POST", f"/v1/builds/{build_id}/finish", body)).json["state"] == "ready"
     await hold
-    assert len(harness.system.registry.snapshots()) == 3
-    memory_bytes = sum(row.memory_bytes for row in harness.system.registry.snapshots()[:2])
+    assert len(harness.system.inventory.snapshots()) == 3
+    memory_bytes = sum(row.memory_bytes for row in harness.system.inventory.snapshots()[:2])
     pruned = (await harness.ask("DELETE", "/v1/steps")).json
     assert (pruned["steps"], pruned["snapshots"]) == (3, 2)
     assert pruned["freed_bytes"] >= memory_bytes > 0
-    assert [row.snapshot_id for row in harness.system.registry.snapshots()] == [last]
+    assert [row.snapshot_id for row in harness.system.inventory.snapshots()] == [last]
 
 
 @with_harness
@@ -155,8 +157,8 @@ async def test_a_build_whose_steps_copy_the_disk_keeps_the_last_ones_that_fit(ha
         with patch.object(building, "_COPIES_MOST_BYTES", most_bytes):
             await harness.ask("POST", f"/v1/builds/{build_id}/finish", {"state": "failed"})
         await hold
-        await harness.until(lambda: len(harness.system.registry.snapshots()) == left)  # noqa: B023
-        found = [row.snapshot_id for row in harness.system.registry.snapshots()]
+        await harness.until(lambda: len(harness.system.inventory.snapshots()) == left)  # noqa: B023
+        found = [row.snapshot_id for row in harness.system.inventory.snapshots()]
         assert (len(found), found[-1]) == (left, last)
 
 
@@ -261,11 +263,11 @@ async def test_a_supervisor_starts_on_a_full_disk_in_the_middle_of_a_build(harne
     await kept(harness, build_id)
     await harness.crash()
     hold.cancel()
-    with patch.object(TemplateRegistry, "put", AsyncMock(side_effect=NoSpaceError("full"))):
+    with patch.object(TemplateRows, "put", AsyncMock(side_effect=NoSpaceError("full"))):
         await harness.start()
     assert await states(harness, "one") == ["failed"]
-    assert not harness.system.registry.all()
-    assert not harness.system.registry.snapshots()
+    assert not harness.system.inventory.all()
+    assert not harness.system.inventory.snapshots()
 
 
 @with_harness
@@ -281,7 +283,7 @@ async def test_a_step_that_nobody_used_for_a_month_goes_with_its_snapshot(harnes
     await steps.tidy()
     assert steps.has(other)
     assert await steps.first(["other"]) is None
-    assert snapshot_id not in {row.snapshot_id for row in harness.system.registry.snapshots()}
+    assert snapshot_id not in {row.snapshot_id for row in harness.system.inventory.snapshots()}
 
 
 @with_harness
@@ -301,7 +303,7 @@ async def test_a_deleted_template_leaves_no_steps_of_builds_that_it_had_forgotte
     for _ in range(40):
         await harness.ask("POST", "/v1/templates", {"name": "one"})
     await harness.ask("DELETE", "/v1/templates/one")
-    await harness.until(lambda: not harness.system.registry.snapshots())
+    await harness.until(lambda: not harness.system.inventory.snapshots())
 
 
 @with_harness
@@ -327,14 +329,14 @@ async def test_the_name_of_the_default_image_is_the_image_until_a_build_of_it_is
 async def test_a_sandbox_becomes_a_template_or_leaves_no_snapshot(harness: Harness) -> None:
     one = f"/v1/sandboxes/{(await harness.create())['sandbox_id']}/template"
     resolved = (await harness.ask("POST", one, {"name": "kept"})).json
-    (row,) = harness.system.registry.snapshots()
+    (row,) = harness.system.inventory.snapshots()
     assert (row.snapshot_id, row.build_id) == (resolved["snapshot_id"], resolved["build_id"])
     for wrong, status in (({"name": "No"}, 400), ({"name": "kept", "team": "reef"}, 404)):
         assert (await harness.ask("POST", one, wrong)).status == status
-        assert len(harness.system.registry.snapshots()) == 1, "it was looked at first"
-    with patch.object(TemplateRegistry, "put", AsyncMock(side_effect=NoSpaceError("full"))):
+        assert len(harness.system.inventory.snapshots()) == 1, "it was looked at first"
+    with patch.object(TemplateRows, "put", AsyncMock(side_effect=NoSpaceError("full"))):
         assert (await harness.ask("POST", one, {"name": "more"})).status == 507
-    await harness.until(lambda: len(harness.system.registry.snapshots()) == 1)
+    await harness.until(lambda: len(harness.system.inventory.snapshots()) == 1)
 
 
 @with_harness
@@ -348,16 +350,16 @@ async def test_a_snapshot_that_was_to_be_a_template_goes_with_the_supervisor_tha
         putting.set()
         await asyncio.Event().wait()
 
-    with patch.object(TemplateRegistry, "put", put):
+    with patch.object(TemplateRows, "put", put):
         asked = asyncio.create_task(harness.ask("POST", one, {"name": "kept"}))
         await putting.wait()
         harness.system.templates._look.set()
         await asyncio.sleep(0.1)
-        assert len(harness.system.registry.snapshots()) == 1, "it is not needless yet"
+        assert len(harness.system.inventory.snapshots()) == 1, "it is not needless yet"
         await harness.crash()
         await asyncio.gather(asked, return_exceptions=True)
     await harness.start()
-    assert harness.system.registry.snapshots() == []
+    assert harness.system.inventory.snapshots() == []
 
 
 @with_harness

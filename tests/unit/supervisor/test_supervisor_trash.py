@@ -112,14 +112,14 @@ async def test_the_next_supervisor_erases_what_one_that_was_killed_would_have_mo
     harness: Harness,
 ) -> None:
     made = await harness.create()
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
-    await harness.system.registry.change(sandbox, durable=True, state="killed", name=None)
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
+    await harness.system.inventory.change(sandbox, durable=True, state="killed", name=None)
     await harness.crash()
     with slow():
         await harness.start()
         assert trash(harness)
         assert (await harness.ask("GET", "/v1/sandboxes")).json["sandboxes"] == []
-        assert harness.system.registry.all() == []
+        assert harness.system.inventory.all() == []
     await harness.until(lambda: is_empty(harness))
 
 

@@ -110,7 +110,7 @@ async def test_an_idle_one_stays_paused_and_is_woken_by_data_again(harness: Harn
     await harness.pause_as_idle(made)
     await act(harness, made, "unplug")
     assert (await act(harness, made, "replug")).json["state"] == "paused"
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
 
     def woken() -> bool:
         link_of(harness).received += 1000
@@ -150,7 +150,7 @@ async def test_a_lease_that_would_stop_it_keeps_its_memory(harness: Harness) -> 
     made = await harness.create(lifecycle={"ttl_s": 50, "on_expiry": "stop"})
     await act(harness, made, "unplug")
     harness.boot_s += 100
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     await harness.until(lambda: sandbox.row.state == "suspended")
     assert sandbox.row.has_memory
     assert sandbox.row.unplugged is not None
@@ -210,7 +210,7 @@ def test_a_mark_that_a_client_left_counts(restarted: bool) -> None:
         harness.system.paths.unplug_stamp.touch()
         if restarted:
             await harness.start()
-        sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+        sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
         await harness.until(lambda: sandbox.row.unplugged is not None)
         assert sandbox.row.unplugged is not None
         assert (sandbox.row.unplugged.reason, sandbox.row.unplugged.ran) == ("by hand", True)
@@ -226,7 +226,7 @@ async def test_a_damaged_mark_counts(harness: Harness) -> None:
     made = await harness.create()
     harness.system.paths.unplug_mark(made["sandbox_id"]).write_bytes(b"{")
     harness.system.paths.unplug_stamp.touch()
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     await harness.until(lambda: sandbox.row.unplugged is not None)
 
 
@@ -258,7 +258,7 @@ async def test_if_it_cannot_be_cut_it_is_frozen_and_the_error_says_so(harness: H
 @with_harness
 async def test_it_is_cut_while_an_operation_has_its_lock_and_frozen_after_it(harness: Harness) -> None:
     made = await harness.create()
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     async with sandbox.lock:
         unplugging = asyncio.create_task(harness.system.unplugs.unplug(sandbox))
         await harness.until(lambda: link_of(harness).was_cut)
@@ -273,7 +273,7 @@ async def test_it_is_cut_while_an_operation_has_its_lock_and_frozen_after_it(har
 async def test_a_wake_under_way_gets_no_network(harness: Harness) -> None:
     made = await harness.create()
     await harness.asleep(made)
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     going_on = harness.host.hold("start")
     waking = asyncio.create_task(act(harness, made, "resume"))
     await harness.until(lambda: "start" in {call.method for call in harness.host.calls[1:]})
@@ -291,7 +291,7 @@ async def test_a_rule_of_its_policy_unplugs_it(harness: Harness) -> None:
     assert link.guest.unplug is not None
     link.guest.unplug("rule 1 unplugs at evil.example:443")
     assert link.was_cut  # at once
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     await harness.until(lambda: sandbox.row.unplugged is not None)
     assert sandbox.row.unplugged is not None
     assert sandbox.row.unplugged.reason == "rule 1 unplugs at evil.example:443"

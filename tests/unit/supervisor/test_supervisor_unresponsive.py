@@ -84,7 +84,7 @@ def test_only_one_that_is_to_be_recovered_counts_as_crashed_after_a_minute(
         await harness.system.unresponsive.look()
         assert machine.alive is not ends
         if ends:
-            await harness.until(lambda: harness.system.registry.sandbox(made["sandbox_id"]).row.recovered)
+            await harness.until(lambda: harness.system.inventory.sandbox(made["sandbox_id"]).row.recovered)
             assert "did not answer for 60 s" in (await info(harness, made))["recovered"]["reason"]
 
     test()
@@ -131,7 +131,7 @@ async def test_one_that_hangs_is_ended_where_only_its_disk_is_to_stay(harness: H
 async def test_one_that_hangs_holds_up_no_other_when_all_are_suspended(harness: Harness) -> None:
     hangs, healthy = await harness.create(), await harness.create()
     release = harness.host.hold("pause")
-    registry = harness.system.registry
+    inventory = harness.system.inventory
     machine_id = harness.machine_of(hangs["sandbox_id"]).machine_id
     all_of_them = asyncio.create_task(harness.ask("POST", "/suspend-all"))
     await harness.until(lambda: "pause" in harness.host.methods(machine_id))
@@ -141,5 +141,5 @@ async def test_one_that_hangs_holds_up_no_other_when_all_are_suspended(harness: 
     release.set()
     answer = (await all_of_them).json
     assert len(answer["suspended"]) == len(answer["failed"]) == 1
-    states = {registry.sandbox(one["sandbox_id"]).row.state for one in (hangs, healthy)}
+    states = {inventory.sandbox(one["sandbox_id"]).row.state for one in (hangs, healthy)}
     assert "suspended" in states

@@ -41,7 +41,7 @@ async def test_an_engine_that_is_lost_is_told_before_anything_has_to_wake(harnes
     await harness.aclose()
     (harness.home.path / "runsc").write_text("a newer one")
     await harness.start()
-    row = harness.system.registry.sandbox(made["sandbox_id"]).row
+    row = harness.system.inventory.sandbox(made["sandbox_id"]).row
     (harness.home.bin / row.versions.engine / "runsc").unlink()
     [use] = (await report(harness))["others"]
     assert (use["name"], use["kept"]) == ("old", False)

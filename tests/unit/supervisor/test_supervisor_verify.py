@@ -172,7 +172,7 @@ async def test_an_examination_ends_with_its_client(harness: Harness) -> None:
             ended.set()
 
     app = SimpleNamespace(
-        state=SimpleNamespace(acts=RequestActs(harness.system.acts, harness.system.registry))
+        state=SimpleNamespace(acts=RequestActs(harness.system.acts, harness.system.inventory))
     )
     scope = {"type": "http", "method": "GET", "route": Route("/v1/volumes", examine), "app": app}
     request = Request({**scope, "headers": [(b"accept", NDJSON.encode())]})

@@ -24,7 +24,7 @@ async def sleeper(harness: Harness, in_s: float = 100, **spec: object) -> Sandbo
     made = await harness.create(**spec)
     harness.agents.wake_at = harness.now_s + in_s
     await harness.asleep(made)
-    return harness.system.registry.sandbox(made["sandbox_id"])
+    return harness.system.inventory.sandbox(made["sandbox_id"])
 
 
 async def until_awake(harness: Harness, sandbox: Sandbox) -> None:
@@ -85,13 +85,13 @@ async def test_it_outlives_the_supervisor_and_what_was_missed_happens_at_the_sta
     await harness.crash()
     harness.now_s += 1000
     await harness.start()
-    await until_awake(harness, harness.system.registry.sandbox(sandbox.sandbox_id))
+    await until_awake(harness, harness.system.inventory.sandbox(sandbox.sandbox_id))
 
 
 @with_harness
 async def test_a_sleep_without_memory_has_a_time_too(harness: Harness) -> None:
     made = await harness.create()
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     harness.agents.wake_at = harness.now_s + 100
     await harness.ask("POST", f"/v1/sandboxes/{sandbox.sandbox_id}/suspend", {"memory": False})
     assert (sandbox.row.has_memory, sandbox.row.wakes_at) == (False, harness.agents.wake_at)
@@ -102,7 +102,7 @@ async def test_a_sleep_without_memory_has_a_time_too(harness: Harness) -> None:
 @with_harness
 async def test_an_idle_one_that_is_paused_keeps_its_time_until_it_is_suspended(harness: Harness) -> None:
     made = await harness.create(lifecycle={"idle_pause_s": 1, "idle_suspend_s": 1000})
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     wakes_at = harness.agents.wake_at = harness.now_s + 5000
     for state, passed_s in (("paused", 1), ("suspended", 1000)):
 
@@ -178,7 +178,7 @@ async def test_the_supervisor_stays_for_one_that_has_a_time(harness: Harness) ->
 @with_harness
 async def test_the_question_before_a_suspend_is_no_data_that_wakes(harness: Harness) -> None:
     made = await harness.create(lifecycle={"wake_on_data": True, "idle_suspend_s": 1})
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
 
     def slept() -> bool:
         harness.boot_s += 1
@@ -194,7 +194,7 @@ async def test_the_question_before_a_suspend_is_no_data_that_wakes(harness: Harn
 async def test_hooks_run_before_a_suspend_and_are_no_data_that_wakes(harness: Harness) -> None:
     harness.agents.hooks = 2
     made = await harness.create(lifecycle={"wake_on_data": True, "idle_suspend_s": 1})
-    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox = harness.system.inventory.sandbox(made["sandbox_id"])
     wakes_at = harness.agents.wake_at = harness.now_s + 5000
 
     def slept() -> bool:

@@ -20,8 +20,8 @@ from atoll.errors import (
 from atoll.guest import Frame, FrameReader, GuestRequest, error_from
 from atoll.protocol import AGENT_PORT
 from atoll.remedies import UNRESPONSIVE_HINT
+from atoll.sdk._async.api import AsyncApi, ref
 from atoll.sdk._async.http import AsyncAnswer, AsyncPool, Upload
-from atoll.sdk._async.link import AsyncLink, ref
 from atoll.sdk._bytes import MIB
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._io_async import Stream, sleep, user_socket
@@ -49,8 +49,8 @@ _LOOK_S = 0.1
 class AsyncAgent:
     """Sends requests to the agent of one sandbox over connections that the supervisor dials."""
 
-    def __init__(self, link: AsyncLink, sandbox_id: str) -> None:
-        self.link = link
+    def __init__(self, api: AsyncApi, sandbox_id: str) -> None:
+        self.api = api
         self.sandbox_id = sandbox_id
         self._pools: list[AsyncPool] = []
         # a killed supervisor may have left the guest frozen, and perhaps nobody else starts another one
@@ -60,9 +60,9 @@ class AsyncAgent:
         """Return a pool of connections to a server in the sandbox, which ``close`` closes."""
 
         async def dial(within_s: float | None) -> Stream:
-            return Stream(user_socket(await self.link.dial(self.sandbox_id, port, within_s)))
+            return Stream(user_socket(await self.api.dial(self.sandbox_id, port, within_s)))
 
-        pool = AsyncPool(dial, self._explain, idle_s=IDLE_S, on_silence=self.link.ensure)
+        pool = AsyncPool(dial, self._explain, idle_s=IDLE_S, on_silence=self.api.ensure)
         self._pools.append(pool)
         return pool
 
@@ -131,7 +131,7 @@ class AsyncAgent:
 
     async def _info(self) -> SandboxInfo:
         path = f"/v1/sandboxes/{ref(self.sandbox_id)}"
-        info: SandboxInfo = await self.link.call("GET", path, SandboxInfo, timeout_s=_STATE_S)
+        info: SandboxInfo = await self.api.call("GET", path, SandboxInfo, timeout_s=_STATE_S)
         return info
 
     def _told_by(self, info: SandboxInfo) -> AtollError | None:

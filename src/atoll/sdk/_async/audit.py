@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 from urllib.parse import urlencode
 
-from atoll.sdk._async.link import LONG_S, AsyncLink, ignored
+from atoll.sdk._async.api import LONG_S, AsyncApi, ignored
 from atoll.sdk._io_async import sleep
 from atoll.types import AuditEntry, AuditPage, AuditReport, Progress
 from atoll.types.internal import check_number, check_text
@@ -51,10 +51,10 @@ class AsyncAudit:
         wanted = {"sandbox": sandbox, "team": team, "act": act, "since": since, "until": until}
         query = {name: value for name, value in wanted.items() if value is not None}
         begin: dict[str, object] = {"after": 0} if newest is None else {"newest": newest}
-        with contextlib.closing(AsyncLink()) as link:
+        with contextlib.closing(AsyncApi()) as api:
             while True:
                 text = urlencode({**query, **begin, "limit": _PAGE})
-                page = await link.call("GET", f"/v1/audit?{text}", AuditPage, timeout_s=LONG_S)
+                page = await api.call("GET", f"/v1/audit?{text}", AuditPage, timeout_s=LONG_S)
                 for entry in page.entries:
                     yield entry
                 if begin == {"after": page.next}:
@@ -72,7 +72,7 @@ class AsyncAudit:
         Args:
             on_progress: Called with how much was read.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.long_call(
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.long_call(
                 "GET", "/v1/audit/verify", AuditReport, on_progress=on_progress or ignored
             )

@@ -11,8 +11,8 @@ import msgspec
 from atoll.errors import AtollError, InvalidSpecError
 from atoll.protocol import DefaultsRequest
 from atoll.sdk import _steps
+from atoll.sdk._async.api import AsyncApi
 from atoll.sdk._async.images import AsyncImages
-from atoll.sdk._async.link import AsyncLink
 from atoll.sdk._async.resolving import resolved
 from atoll.sdk._async.sandbox import AsyncSandbox
 from atoll.sdk._async.stage import AsyncBuildJob, AsyncStage, Base, OnLine
@@ -29,7 +29,7 @@ class AsyncBuilder:
     """Builds one template.
 
     Args:
-        link: The connection to the supervisor.
+        api: The connection to the supervisor.
         build: The build, which has begun.
         spec: What to build.
         team: The team that owns the template.
@@ -40,7 +40,7 @@ class AsyncBuilder:
 
     def __init__(
         self,
-        link: AsyncLink,
+        api: AsyncApi,
         build: BuildInfo,
         spec: TemplateSpec,
         *,
@@ -52,7 +52,7 @@ class AsyncBuilder:
         self._spec = msgspec.structs.replace(spec, steps=[*spec.prepare, *spec.steps], prepare=[])
         self._prepared = len(spec.prepare)
         self._job = AsyncBuildJob(
-            link=link,
+            api=api,
             build=build,
             team=team,
             limits=spec.limits,
@@ -126,7 +126,7 @@ class AsyncBuilder:
         if self._spec.template is not None:
             if self._spec.image is not None:
                 raise InvalidSpecError("a template is built from an image or a template", hint="give one")
-            found = await resolved(self._job.link, self._spec.template, self._job.team)
+            found = await resolved(self._job.api, self._spec.template, self._job.team)
             if found.snapshot_id is not None:
                 await self._job.say(f"FROM template {self._spec.template}")
                 return "snapshot", found.snapshot_id

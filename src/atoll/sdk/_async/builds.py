@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from atoll.errors import AtollError, TemplateBuildError
 from atoll.protocol import FinishRequest, TemplateRequest
-from atoll.sdk._async.link import LONG_S, AsyncLink, ref
+from atoll.sdk._async.api import LONG_S, AsyncApi, ref
 from atoll.sdk._async.places import AsyncThere
 from atoll.sdk._context import Context
 from atoll.sdk._io_async import call, shielded
@@ -52,8 +52,8 @@ async def request_build(
         limits=(limits or Limits()).check(),
         public=public,
     )
-    with contextlib.closing(AsyncLink()) as link:
-        return await link.call("POST", "/v1/templates", BuildInfo, body)
+    with contextlib.closing(AsyncApi()) as api:
+        return await api.call("POST", "/v1/templates", BuildInfo, body)
 
 
 async def carry_out(
@@ -87,28 +87,26 @@ async def carry_out(
 
     spec = checked(spec)
     files = Context(None if context is None else Path(context), archives, spec.ignore)
-    with contextlib.closing(AsyncLink()) as link:
-        if isinstance(link.place, AsyncThere):
+    with contextlib.closing(AsyncApi()) as api:
+        if isinstance(api.place, AsyncThere):
             from atoll.sdk._async.remote_building import AsyncRemoteBuilder
 
-            there = AsyncRemoteBuilder(
-                link, build_id, spec, context=files, on_begun=on_begun, on_line=on_line
-            )
+            there = AsyncRemoteBuilder(api, build_id, spec, context=files, on_begun=on_begun, on_line=on_line)
             return await there.run(timeout_s)
         path = f"/v1/builds/{ref(build_id)}"
-        build, hold = await link.hold("POST", f"{path}/begin", BuildInfo)
+        build, hold = await api.hold("POST", f"{path}/begin", BuildInfo)
         builder = AsyncBuilder(
-            link, build, spec, team=team, context=files, on_line=on_line, timeout_s=timeout_s
+            api, build, spec, team=team, context=files, on_line=on_line, timeout_s=timeout_s
         )
         try:
-            return await _built(link, builder, path, None if on_begun is None else partial(on_begun, build))
+            return await _built(api, builder, path, None if on_begun is None else partial(on_begun, build))
         finally:
             builder.close()
             hold.close()
 
 
 async def _built(
-    link: AsyncLink, builder: AsyncBuilder, path: str, on_begun: Callable[[], Any] | None
+    api: AsyncApi, builder: AsyncBuilder, path: str, on_begun: Callable[[], Any] | None
 ) -> BuildInfo:
     """Run a build and tell the supervisor how it ended."""
     from atoll.sdk._async.building import failure
@@ -117,7 +115,7 @@ async def _built(
         if on_begun is not None:
             await call(on_begun)
         ready = FinishRequest(state="ready", snapshot_id=await builder.run(), image=builder.image)
-        build = await link.call("POST", f"{path}/finish", BuildInfo, ready, timeout_s=LONG_S)
+        build = await api.call("POST", f"{path}/finish", BuildInfo, ready, timeout_s=LONG_S)
         # another party ended the build: it was cancelled, or a new supervisor ended it
         if build.state != "ready":
             raise TemplateBuildError(f"the build is {build.state}: {build.reason}")
@@ -127,5 +125,5 @@ async def _built(
         over = FinishRequest(state=state, step=builder.step, reason=failure(error))
         with shielded(_END_S), contextlib.suppress(AtollError):
             # if this call fails, the supervisor notices that the held connection is gone
-            await link.call("POST", f"{path}/finish", BuildInfo, over, timeout_s=_END_S)
+            await api.call("POST", f"{path}/finish", BuildInfo, over, timeout_s=_END_S)
         raise

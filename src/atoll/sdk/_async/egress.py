@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from atoll.errors import SandboxNotFoundError
 from atoll.policy import Suggestion, check_policy, suggest
 from atoll.protocol import DecisionsPage, EgressTest, Registries
-from atoll.sdk._async.link import AsyncLink
+from atoll.sdk._async.api import AsyncApi
 from atoll.sdk._io_async import sleep
 from atoll.types import EgressDecision, EgressPolicy, EgressVerdict, Policy
 from atoll.types.internal import check_network, check_text
@@ -18,8 +18,8 @@ _POLL_S = 0.5
 class AsyncEgress:
     """Tells what a sandbox's requests get, and what its policy has decided. Nothing here wakes it."""
 
-    def __init__(self, link: AsyncLink, path: str) -> None:
-        self._link = link
+    def __init__(self, api: AsyncApi, path: str) -> None:
+        self._api = api
         self._path = f"{path}/egress"
 
     async def test(
@@ -51,7 +51,7 @@ class AsyncEgress:
             check_text(name, text)
         checked(policy)
         wanted = EgressTest(method=method, url=url, headers=dict(headers or {}), body=body, network=policy)
-        return await self._link.call("POST", f"{self._path}/test", EgressVerdict, wanted)
+        return await self._api.call("POST", f"{self._path}/test", EgressVerdict, wanted)
 
     async def registries(self) -> dict[str, tuple[str, ...]]:
         """Return the hosts that the sandbox reaches by the policy ``packages``; none under another policy.
@@ -59,7 +59,7 @@ class AsyncEgress:
         They come by the name of the package client that uses them on the sandbox's host. A client without hosts names
         no registry, and its packages are refused. ``ATOLL_PACKAGE_HOSTS`` stands for the hosts of that setting.
         """
-        return (await self._link.call("GET", f"{self._path}/registries", Registries)).clients
+        return (await self._api.call("GET", f"{self._path}/registries", Registries)).clients
 
     async def decisions(self, *, follow: bool = False) -> AsyncIterator[EgressDecision]:
         """Iterate over what was decided, oldest first.
@@ -70,7 +70,7 @@ class AsyncEgress:
         offset, end = 0, None
         while True:
             try:
-                page = await self._link.call("GET", f"{self._path}/decisions?offset={offset}", DecisionsPage)
+                page = await self._api.call("GET", f"{self._path}/decisions?offset={offset}", DecisionsPage)
             except SandboxNotFoundError:
                 if offset and follow:
                     return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from atoll.errors import AtollError, StateError
-from atoll.sdk._async.link import AsyncLink
+from atoll.sdk._async.api import AsyncApi
 from atoll.sdk._io_async import Background, Listener, Stream, both, sleep, user_socket
 from atoll.sdk._listening import cannot_listen
 from atoll.types.internal import check_number
@@ -20,12 +20,12 @@ class AsyncForward:
     its connections. Entering it raises InvalidSpecError if the local port is taken, or only for root.
     """
 
-    def __init__(self, link: AsyncLink, sandbox_id: str, port: int, local_port: int) -> None:
+    def __init__(self, api: AsyncApi, sandbox_id: str, port: int, local_port: int) -> None:
         for name, value, least in (("port", port, 1), ("local_port", local_port, 0)):
             check_number(name, value, least=least, most=65535, whole=True, hint=f"give {least} to 65535")
         self.remote_port = port
         self.port: int = local_port
-        self._link = link
+        self._api = api
         self._sandbox_id = sandbox_id
         self._background = Background()
         self._streams: set[Stream] = set()
@@ -93,7 +93,7 @@ class AsyncForward:
     async def _serve(self, near: Stream) -> None:
         far: Stream | None = None
         try:
-            far = Stream(user_socket(await self._link.dial(self._sandbox_id, self.remote_port)))
+            far = Stream(user_socket(await self._api.dial(self._sandbox_id, self.remote_port)))
             self._streams.add(far)
             if self._closing:
                 return

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from atoll.protocol import DrainRequest, FsckRequest
-from atoll.sdk._async.link import LONG_S, AsyncLink, ignored, ref
+from atoll.sdk._async.api import LONG_S, AsyncApi, ignored, ref
 from atoll.types import (
     DiskReport,
     DrainInfo,
@@ -40,14 +40,14 @@ class AsyncHousekeeping:
             TeamNotFoundError: There is no such team.
         """
         query = "" if team is None else f"?team={ref(team)}"
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", f"/v1/disk{query}", DiskReport, timeout_s=LONG_S)
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("GET", f"/v1/disk{query}", DiskReport, timeout_s=LONG_S)
 
     @staticmethod
     async def host_memory() -> HostMemory:
         """Return how much of the host's memory is available, and how much of it sandboxes leave free."""
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", "/v1/memory", HostMemory)
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("GET", "/v1/memory", HostMemory)
 
     @staticmethod
     async def drain(
@@ -66,16 +66,16 @@ class AsyncHousekeeping:
             InvalidSpecError: The time is invalid.
         """
         body = DrainRequest(timeout_s=timeout_s).check()
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.long_call(
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.long_call(
                 "POST", "/v1/drain", DrainReport, body, on_progress=on_progress or ignored
             )
 
     @staticmethod
     async def drained() -> DrainInfo:
         """Return whether the home is drained, and which sandboxes will run again afterwards."""
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", "/v1/drain", DrainInfo)
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("GET", "/v1/drain", DrainInfo)
 
     @staticmethod
     async def undrain(*, on_progress: Callable[[Progress], Any] | None = None) -> UndrainReport:
@@ -84,8 +84,8 @@ class AsyncHousekeeping:
         Args:
             on_progress: Called with how many run.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.long_call(
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.long_call(
                 "DELETE", "/v1/drain", UndrainReport, on_progress=on_progress or ignored
             )
 
@@ -104,8 +104,8 @@ class AsyncHousekeeping:
         Raises:
             HostError: Something could not be checked.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.long_call(
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.long_call(
                 "POST",
                 "/v1/fsck",
                 VerifyReport,
@@ -119,5 +119,5 @@ class AsyncHousekeeping:
 
         They wake with the program that made them, which the home keeps as long as something needs it.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", "/v1/upgrade", UpgradeReport)
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("GET", "/v1/upgrade", UpgradeReport)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from atoll.protocol import VerifyRequest
-from atoll.sdk._async.link import AsyncLink, ignored, ref
+from atoll.sdk._async.api import AsyncApi, ignored, ref
 from atoll.types import ImageAccess, ImageInfo, Progress, VerifyReport
 
 _Images = list[ImageInfo]
@@ -19,8 +19,8 @@ class AsyncImages:
     @staticmethod
     async def list() -> _Images:
         """List the images in the home."""
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", "/v1/images", list[ImageInfo])
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("GET", "/v1/images", list[ImageInfo])
 
     @staticmethod
     async def ensure(
@@ -47,8 +47,8 @@ class AsyncImages:
             HostError: The host lacks a required program.
             NoSpaceError: The disk under the home is full.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.long_call(
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.long_call(
                 "POST", f"/v1/images/{ref(name)}", ImageInfo, access, on_progress=on_progress
             )
 
@@ -67,9 +67,9 @@ class AsyncImages:
             UnsupportedError: There is no such image for this machine.
             NoSpaceError: The disk under the home is full.
         """
-        with contextlib.closing(AsyncLink()) as link:
+        with contextlib.closing(AsyncApi()) as api:
             path = f"/v1/images/{ref(name)}?newest=true"
-            return await link.long_call("POST", path, ImageInfo, on_progress=on_progress)
+            return await api.long_call("POST", path, ImageInfo, on_progress=on_progress)
 
     @staticmethod
     async def get(name: str) -> ImageInfo:
@@ -78,8 +78,8 @@ class AsyncImages:
         Raises:
             ImageNotFoundError: No image has that name.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", f"/v1/images/{ref(name)}", ImageInfo)
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("GET", f"/v1/images/{ref(name)}", ImageInfo)
 
     @staticmethod
     async def verify(*names: str, on_progress: Callable[[Progress], Any] | None = None) -> VerifyReport:
@@ -94,9 +94,9 @@ class AsyncImages:
         Raises:
             ImageNotFoundError: No image has that name.
         """
-        with contextlib.closing(AsyncLink()) as link:
+        with contextlib.closing(AsyncApi()) as api:
             wanted = VerifyRequest(names=list(names))
-            return await link.long_call(
+            return await api.long_call(
                 "POST", "/v1/verified-images", VerifyReport, wanted, on_progress=on_progress or ignored
             )
 
@@ -108,5 +108,5 @@ class AsyncImages:
             ImageNotFoundError: No image has that name.
             InUseError: A sandbox or snapshot depends on the image.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            await link.delete(f"/v1/images/{ref(name)}")
+        with contextlib.closing(AsyncApi()) as api:
+            await api.delete(f"/v1/images/{ref(name)}")

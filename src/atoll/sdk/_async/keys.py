@@ -6,7 +6,7 @@ import contextlib
 
 from atoll.errors import InvalidSpecError
 from atoll.protocol import KeyCheck, KeyRequest
-from atoll.sdk._async.link import AsyncLink, ref
+from atoll.sdk._async.api import AsyncApi, ref
 from atoll.types import KeyInfo, NewKey, TeamInfo
 from atoll.types.internal import check_number
 
@@ -39,8 +39,8 @@ class AsyncKeys:
             if expires_in_s == float("inf"):
                 raise InvalidSpecError("expires_in_s is inf", hint=hint)
         body = KeyRequest(team=team, name=name, expires_in_s=expires_in_s)
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("POST", "/v1/keys", NewKey, body)
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("POST", "/v1/keys", NewKey, body)
 
     @staticmethod
     async def list(team: str | None = None) -> _Keys:
@@ -50,8 +50,8 @@ class AsyncKeys:
             TeamNotFoundError: There is no such team.
         """
         query = "" if team is None else f"?team={ref(team)}"
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", f"/v1/keys{query}", list[KeyInfo])
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("GET", f"/v1/keys{query}", list[KeyInfo])
 
     @staticmethod
     async def revoke(key_id: str) -> KeyInfo:
@@ -60,9 +60,9 @@ class AsyncKeys:
         Raises:
             KeyNotFoundError: No key has that id.
         """
-        with contextlib.closing(AsyncLink()) as link:
+        with contextlib.closing(AsyncApi()) as api:
             path = f"/v1/keys/{ref(key_id)}"
-            return await link.call("DELETE", path, KeyInfo, repeatable=True)
+            return await api.call("DELETE", path, KeyInfo, repeatable=True)
 
     @staticmethod
     async def check(key: str) -> TeamInfo:
@@ -71,5 +71,5 @@ class AsyncKeys:
         Raises:
             DeniedError: The key is wrong, revoked or expired.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("POST", "/v1/keys/check", TeamInfo, KeyCheck(key=key), repeatable=True)
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("POST", "/v1/keys/check", TeamInfo, KeyCheck(key=key), repeatable=True)

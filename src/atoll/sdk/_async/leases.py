@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from atoll.protocol import KeepAwakeRequest, LeaseRequest
-from atoll.sdk._async.link import LONG_S, AsyncLink
+from atoll.sdk._async.api import LONG_S, AsyncApi
 from atoll.types import Lifecycle, SandboxInfo
 from atoll.types.internal import check_number
 
@@ -11,7 +11,7 @@ from atoll.types.internal import check_number
 class AsyncLeases:
     """Gives a sandbox the methods that say how long it runs."""
 
-    _link: AsyncLink
+    _api: AsyncApi
     _path: str
 
     async def set_lease(self, ttl_s: float | None, *, extend_only: bool = False) -> SandboxInfo:
@@ -32,7 +32,7 @@ class AsyncLeases:
         """
         Lifecycle(ttl_s=ttl_s).check()
         body = LeaseRequest(ttl_s=ttl_s, extend_only=extend_only)
-        return await self._link.call("POST", f"{self._path}/lease", SandboxInfo, body, timeout_s=LONG_S)
+        return await self._api.call("POST", f"{self._path}/lease", SandboxInfo, body, timeout_s=LONG_S)
 
     async def keep_awake(self, seconds: float) -> SandboxInfo:
         """Wake the sandbox, and have it count as active for so long, whatever it does.
@@ -49,4 +49,4 @@ class AsyncLeases:
         """
         check_number("seconds", seconds, least=0, most=86_400, hint="give 0 to 86,400 seconds")
         body = KeepAwakeRequest(seconds=seconds)
-        return await self._link.call("POST", f"{self._path}/keep-awake", SandboxInfo, body, timeout_s=LONG_S)
+        return await self._api.call("POST", f"{self._path}/keep-awake", SandboxInfo, body, timeout_s=LONG_S)

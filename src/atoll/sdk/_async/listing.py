@@ -8,7 +8,7 @@ from typing import get_args
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
 from atoll.protocol import LogsPage
-from atoll.sdk._async.link import AsyncLink, ref
+from atoll.sdk._async.api import AsyncApi, ref
 from atoll.sdk._io_async import sleep
 from atoll.types import SandboxInfo, SandboxPage, SandboxState
 from atoll.types.internal import check_choice, check_number, copied
@@ -33,10 +33,10 @@ async def listed(
     labels = copied("metadata", metadata)
     left = limit
     cursor: str | None = None
-    with contextlib.closing(AsyncLink()) as link:
+    with contextlib.closing(AsyncApi()) as api:
         while left is None or left > 0:
             query = _query(state, labels, team, _PAGE if left is None else min(left, _PAGE), cursor)
-            page = await link.call("GET", f"/v1/sandboxes?{query}", SandboxPage)
+            page = await api.call("GET", f"/v1/sandboxes?{query}", SandboxPage)
             for info in page.sandboxes[:left]:
                 yield info
             cursor = page.cursor
@@ -71,7 +71,7 @@ def _query(
     return "&".join(parts)
 
 
-async def logged(link: AsyncLink, path: str, *, follow: bool) -> AsyncIterator[str]:
+async def logged(api: AsyncApi, path: str, *, follow: bool) -> AsyncIterator[str]:
     """Iterate over the log of the sandbox with the route ``path``.
 
     With ``follow``, continue until it is killed.
@@ -79,7 +79,7 @@ async def logged(link: AsyncLink, path: str, *, follow: bool) -> AsyncIterator[s
     offset, end = 0, None
     while True:
         try:
-            page = await link.call("GET", f"{path}/logs?offset={offset}", LogsPage)
+            page = await api.call("GET", f"{path}/logs?offset={offset}", LogsPage)
         except SandboxNotFoundError:
             if offset and follow:
                 return

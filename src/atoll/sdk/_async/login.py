@@ -8,7 +8,7 @@ import os
 from atoll.errors import InvalidSpecError
 from atoll.protocol import PROTOCOL_VERSION, RemoteHello
 from atoll.sdk import _server
-from atoll.sdk._async.link import AsyncLink
+from atoll.sdk._async.api import AsyncApi
 from atoll.types.internal import check_text
 
 
@@ -36,8 +36,8 @@ class AsyncLogin:
         for name, value in (("url", url), ("key", key)):
             check_text(name, value)
         server = _server.given(url, key, ca)
-        with contextlib.closing(AsyncLink(server)) as link:
-            hello = await link.call("GET", "/hello", RemoteHello)
+        with contextlib.closing(AsyncApi(server)) as api:
+            hello = await api.call("GET", "/hello", RemoteHello)
         if hello.protocol != PROTOCOL_VERSION:
             raise InvalidSpecError(
                 f"{server.url} runs atoll {hello.version} with protocol {hello.protocol}, not {PROTOCOL_VERSION}",

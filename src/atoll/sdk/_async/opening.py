@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from atoll.errors import NameTakenError, SandboxNotFoundError
 from atoll.protocol import ResumeRequest
-from atoll.sdk._async.link import LONG_S, AsyncLink, closed_on_error, ref
+from atoll.sdk._async.api import LONG_S, AsyncApi, closed_on_error, ref
 from atoll.sdk._async.listing import listed
 from atoll.sdk._async.reaching import AsyncReaching
 from atoll.sdk._foreign import Kind, foreign_argument, foreign_attribute, made_directly, no_foreign_arguments
@@ -46,15 +46,15 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
     if not TYPE_CHECKING:  # a type checker must go on seeing which names there are
 
         def __new__(cls, *args: Any, **_: Any) -> Self:
-            if not args or not isinstance(args[0], AsyncLink):
+            if not args or not isinstance(args[0], AsyncApi):
                 raise made_directly(cls)
             return super().__new__(cls)
 
         def __getattr__(self, name: str) -> Any:
             raise foreign_attribute(self, name)
 
-    def __init__(self, link: AsyncLink, info: SandboxInfo, *, kill_at_exit: bool = False) -> None:
-        super().__init__(link, info)
+    def __init__(self, api: AsyncApi, info: SandboxInfo, *, kill_at_exit: bool = False) -> None:
+        super().__init__(api, info)
         self._kill_at_exit = kill_at_exit
 
     @classmethod
@@ -138,11 +138,11 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
             ports=hosting.ports,
             idempotency_key=hosting.idempotency_key,
         )
-        link, line = AsyncLink(), line_for(wait.on_progress)
+        api, line = AsyncApi(), line_for(wait.on_progress)
         try:
-            make = partial(link.make, "/v1/sandboxes", SandboxInfo, spec.checked(), within_s=wait.within_s)
+            make = partial(api.make, "/v1/sandboxes", SandboxInfo, spec.checked(), within_s=wait.within_s)
             return await make(
-                lambda info: line.before(cls(link, info, kill_at_exit=not keep)), on_progress=line.report
+                lambda info: line.before(cls(api, info, kill_at_exit=not keep)), on_progress=line.report
             )
         except BaseException:
             line.close()
@@ -174,16 +174,16 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
         """
         Lifecycle(ttl_s=ttl_s).check()
         path = f"/v1/sandboxes/{ref(id_or_name)}"
-        with closed_on_error(AsyncLink()) as link:
+        with closed_on_error(AsyncApi()) as api:
             if wake:
                 body, began = ResumeRequest(ttl_s=ttl_s), time.time()
-                info = await link.call(
+                info = await api.call(
                     "POST", f"{path}/wake", SandboxInfo, body, timeout_s=LONG_S, repeatable=True
                 )
                 tell_recovery_since(info, began)
             else:
-                info = await link.call("GET", path, SandboxInfo)
-        return cls(link, info)
+                info = await api.call("GET", path, SandboxInfo)
+        return cls(api, info)
 
     @classmethod
     async def connect_or_create(
@@ -233,7 +233,7 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
 
         This asks nothing, and the first use wakes it.
         """
-        return cls(AsyncLink(), info)
+        return cls(AsyncApi(), info)
 
     @classmethod
     async def get(cls, id_or_name: str) -> SandboxInfo:
@@ -242,8 +242,8 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
         Raises:
             SandboxNotFoundError: No sandbox has that id or name.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", f"/v1/sandboxes/{ref(id_or_name)}", SandboxInfo)
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("GET", f"/v1/sandboxes/{ref(id_or_name)}", SandboxInfo)
 
     @classmethod
     @no_foreign_arguments

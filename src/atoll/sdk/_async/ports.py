@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 from atoll.errors import DeadlineError, NotFoundError, SandboxNotFoundError, StateError
 from atoll.protocol import LinkRequest, check_link
+from atoll.sdk._async.api import AsyncApi
 from atoll.sdk._async.forward import AsyncForward
-from atoll.sdk._async.link import AsyncLink
 from atoll.sdk._async.places import AsyncThere
 from atoll.sdk._deadline import Deadline, check_timeout
 from atoll.sdk._foreign import Part
@@ -24,8 +24,8 @@ _LONGEST_LOOK_S = 0.5
 class AsyncPorts(Part):
     """What listens inside a sandbox. A connection to it wakes the sandbox."""
 
-    def __init__(self, link: AsyncLink, sandbox_id: str, info: Callable[[], Awaitable[SandboxInfo]]) -> None:
-        self._link = link
+    def __init__(self, api: AsyncApi, sandbox_id: str, info: Callable[[], Awaitable[SandboxInfo]]) -> None:
+        self._api = api
         self._sandbox_id = sandbox_id
         self._info = info
 
@@ -45,7 +45,7 @@ class AsyncPorts(Part):
             DeadlineError: The sandbox did not answer in time.
         """
         check_number("port", port, least=1, most=65535, whole=True, hint="give 1 to 65535")
-        return user_socket(await self._link.dial(self._sandbox_id, port))
+        return user_socket(await self._api.dial(self._sandbox_id, port))
 
     async def wait(self, port: int, *, timeout_s: float | None = 60.0) -> None:
         """Wait until something inside accepts connections on a TCP port.
@@ -95,7 +95,7 @@ class AsyncPorts(Part):
         Raises:
             InvalidSpecError: One of the two is not a port number.
         """
-        return AsyncForward(self._link, self._sandbox_id, port, local_port)
+        return AsyncForward(self._api, self._sandbox_id, port, local_port)
 
     async def url(self, port: int, *, expires_in_s: float | None = None) -> str:
         """Return the address at which a browser reaches a port inside, through the running ``atoll serve``.
@@ -111,10 +111,10 @@ class AsyncPorts(Part):
             StateError: No server runs for this home, or the sandbox belongs to no team, so that none serves it.
         """
         check_link(port, expires_in_s)
-        place = self._link.place
+        place = self._api.place
         if isinstance(place, AsyncThere):
             wish = LinkRequest(port=port, expires_in_s=expires_in_s)
-            return await self._link.call("POST", f"/v1/sandboxes/{self._sandbox_id}/links", str, wish)
+            return await self._api.call("POST", f"/v1/sandboxes/{self._sandbox_id}/links", str, wish)
         info = await self._info()
         if info.team is None:
             raise StateError(

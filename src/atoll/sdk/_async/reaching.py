@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, overload
 
 from atoll.errors import InvalidSpecError, StateError
-from atoll.sdk._async.link import AsyncLink
+from atoll.sdk._async.api import AsyncApi
 from atoll.sdk._async.mcp import AsyncMcpAddress
 from atoll.sdk._async.ports import AsyncPorts
 from atoll.sdk._async.processes import AsyncProcesses
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 class AsyncReaching(AsyncStates):
     """Gives a sandbox its programs and ports."""
 
-    def __init__(self, link: AsyncLink, info: SandboxInfo) -> None:
-        super().__init__(link, info)
+    def __init__(self, api: AsyncApi, info: SandboxInfo) -> None:
+        super().__init__(api, info)
         self.processes: AsyncProcesses = AsyncProcesses(self._agent)
-        self.ports: AsyncPorts = AsyncPorts(link, self.id, self.info)
+        self.ports: AsyncPorts = AsyncPorts(api, self.id, self.info)
 
     @overload
     def mcp(self, *, port: int, path: str = "/mcp") -> AsyncMcpAddress: ...

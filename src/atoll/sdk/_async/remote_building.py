@@ -10,9 +10,9 @@ import msgspec
 
 from atoll.errors import AtollError, StateError, SupervisorError
 from atoll.protocol import BuildNews, BuildRun, FinishRequest, raise_body
+from atoll.sdk._async.api import AsyncApi, ref
 from atoll.sdk._async.building import failure
 from atoll.sdk._async.http import AsyncAnswer
-from atoll.sdk._async.link import AsyncLink, ref
 from atoll.sdk._async.stage import read_pieces
 from atoll.sdk._context import Context
 from atoll.sdk._io_async import call, in_thread, shielded
@@ -30,7 +30,7 @@ class AsyncRemoteBuilder:
     """Has a server build one template.
 
     Args:
-        link: The connection to the server.
+        api: The connection to the server.
         build_id: The build, which waits.
         spec: What to build.
         context: Where copied files come from.
@@ -40,7 +40,7 @@ class AsyncRemoteBuilder:
 
     def __init__(
         self,
-        link: AsyncLink,
+        api: AsyncApi,
         build_id: str,
         spec: TemplateSpec,
         *,
@@ -48,7 +48,7 @@ class AsyncRemoteBuilder:
         on_begun: Callable[[BuildInfo], Any] | None,
         on_line: Callable[[BuildLine], Any] | None,
     ) -> None:
-        self._link = link
+        self._api = api
         self._path = f"/v1/builds/{ref(build_id)}"
         self._spec = spec
         self._context = context
@@ -70,7 +70,7 @@ class AsyncRemoteBuilder:
                 stages={name: await self._sent_stage(name) for name in stages_needed(self._spec)},
             )
             wanted = BuildRun(spec=spec, timeout_s=timeout_s)
-            answer = await self._link.stream("POST", f"{self._path}/run", wanted, silence_s=_SILENCE_S)
+            answer = await self._api.stream("POST", f"{self._path}/run", wanted, silence_s=_SILENCE_S)
             try:
                 return await self._followed(answer)
             finally:
@@ -83,7 +83,7 @@ class AsyncRemoteBuilder:
             over = FinishRequest(state=state, reason=failure(error))
             with shielded(_END_S), contextlib.suppress(AtollError):
                 # if this call fails, the server notices that the connection is gone
-                await self._link.call("POST", f"{self._path}/finish", BuildInfo, over, timeout_s=_END_S)
+                await self._api.call("POST", f"{self._path}/finish", BuildInfo, over, timeout_s=_END_S)
             raise
 
     async def _sent_stage(self, name: str) -> StageSpec:
@@ -96,9 +96,9 @@ class AsyncRemoteBuilder:
             return step
         digest = await in_thread(self._context.upload_name, step.sources, step.archive)
         path = f"/v1/uploads/{digest}"
-        if not await self._link.call("GET", path, bool):
+        if not await self._api.call("GET", path, bool):
             pieces = await in_thread(self._context.upload, step.sources, step.archive)
-            await self._link.upload(path, bool, read_pieces(pieces))
+            await self._api.upload(path, bool, read_pieces(pieces))
         return msgspec.structs.replace(step, archive=digest)
 
     async def _followed(self, answer: AsyncAnswer) -> BuildInfo:

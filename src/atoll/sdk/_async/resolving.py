@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from atoll.sdk._async.link import AsyncLink, ref
+from atoll.sdk._async.api import AsyncApi, ref
 from atoll.types import Resolved
 
 
-async def resolved(link: AsyncLink, template: str, team: str | None) -> Resolved:
+async def resolved(api: AsyncApi, template: str, team: str | None) -> Resolved:
     """What a sandbox of ``NAME`` or ``NAME:TAG`` starts from.
 
     Raises:
         TemplateNotFoundError: There is no such template, or it has no such tag.
     """
-    return await link.call("GET", f"/v1/resolved{of_team(team, ref=template)}", Resolved)
+    return await api.call("GET", f"/v1/resolved{of_team(team, ref=template)}", Resolved)
 
 
 def of_team(team: str | None, **more: str) -> str:

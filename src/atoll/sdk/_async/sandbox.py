@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
+from atoll.sdk._async.api import AsyncApi
 from atoll.sdk._async.code import AsyncCode
 from atoll.sdk._async.egress import AsyncEgress
 from atoll.sdk._async.files import AsyncFiles
 from atoll.sdk._async.git import AsyncGit
-from atoll.sdk._async.link import AsyncLink
 from atoll.sdk._async.opening import AsyncOpening
 from atoll.sdk._async.programs import (
     MAX_OUTPUT_BYTES,
@@ -67,12 +67,12 @@ class AsyncSandbox(AsyncOpening):
     - SupervisorError and VersionMismatchError: the supervisor cannot be started, or has another version.
     """
 
-    def __init__(self, link: AsyncLink, info: SandboxInfo, *, kill_at_exit: bool = False) -> None:
-        super().__init__(link, info, kill_at_exit=kill_at_exit)
+    def __init__(self, api: AsyncApi, info: SandboxInfo, *, kill_at_exit: bool = False) -> None:
+        super().__init__(api, info, kill_at_exit=kill_at_exit)
         self.files: AsyncFiles = AsyncFiles(self._agent)
         self.code: AsyncCode = AsyncCode(self._agent)
-        self.egress: AsyncEgress = AsyncEgress(link, self._path)
-        self.services: AsyncServices = AsyncServices(link, self._agent, self._path)
+        self.egress: AsyncEgress = AsyncEgress(api, self._path)
+        self.services: AsyncServices = AsyncServices(api, self._agent, self._path)
         self._holding: Holding | None = None
 
     @property
@@ -82,7 +82,7 @@ class AsyncSandbox(AsyncOpening):
 
     async def __aenter__(self) -> AsyncSandbox:
         if self._holding is None:
-            self._holding = Holding(self._link.place.where, self._path, binds=self._kill_at_exit)
+            self._holding = Holding(self._api.place.where, self._path, binds=self._kill_at_exit)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -108,7 +108,7 @@ class AsyncSandbox(AsyncOpening):
         The sandbox goes on, and the next use of this object connects again.
         """
         self._agent.close()
-        self._link.close()
+        self._api.close()
 
     @no_foreign_arguments
     async def run(
@@ -232,9 +232,9 @@ class AsyncSandbox(AsyncOpening):
         body = fork_request(count, names, lifecycle)
 
         def handles(infos: _Infos) -> _Sandboxes:
-            return [type(self)(AsyncLink(self._link.place), info, kill_at_exit=True) for info in infos]
+            return [type(self)(AsyncApi(self._api.place), info, kill_at_exit=True) for info in infos]
 
-        return await self._link.make(f"{self._path}/fork", _Infos, body, handles)
+        return await self._api.make(f"{self._path}/fork", _Infos, body, handles)
 
     async def promote(
         self,
@@ -269,7 +269,7 @@ class AsyncSandbox(AsyncOpening):
             SandboxCrashedError: The winner cannot run with this sandbox's limits.
         """
         body = promote_request(fork, name)
-        kept = await self._link.long_call(
+        kept = await self._api.long_call(
             "POST", f"{self._path}/promote", SnapshotInfo, body, on_progress=on_progress
         )
         self._agent.close()
@@ -299,7 +299,7 @@ class AsyncSandbox(AsyncOpening):
             UnsupportedError: The engine keeps the disk.
         """
         body = diff_request(base, paths)
-        return await self._link.long_call(
+        return await self._api.long_call(
             "POST", f"{self._path}/diff", FilesDiff, body, on_progress=on_progress
         )
 
@@ -310,6 +310,6 @@ class AsyncSandbox(AsyncOpening):
             SandboxNotFoundError: The sandbox was killed before.
         """
         try:
-            await self._link.delete(self._path)
+            await self._api.delete(self._path)
         finally:
             self.close()

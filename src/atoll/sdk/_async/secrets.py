@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Mapping
 
 from atoll.protocol import SecretRequest, SecretUpdate
-from atoll.sdk._async.link import AsyncLink, ref
+from atoll.sdk._async.api import AsyncApi, ref
 from atoll.sdk._async.volumes import team_query
 from atoll.types import SecretInfo
 from atoll.types.internal import check_secret_value, copied, texts_of
@@ -56,14 +56,14 @@ class AsyncSecrets:
             canary=canary,
             team=team,
         )
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("POST", "/v1/secrets", SecretInfo, body)
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("POST", "/v1/secrets", SecretInfo, body)
 
     @staticmethod
     async def list(*, team: str | None = None) -> _Secrets:
         """List the secrets of the home, or of one team, oldest first."""
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", f"/v1/secrets{team_query(team)}", _Secrets)
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("GET", f"/v1/secrets{team_query(team)}", _Secrets)
 
     @staticmethod
     async def get(id_or_name: str, *, team: str | None = None) -> SecretInfo:
@@ -72,8 +72,8 @@ class AsyncSecrets:
         Raises:
             SecretNotFoundError: No secret has that id or name.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", _path(id_or_name, team), SecretInfo)
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("GET", _path(id_or_name, team), SecretInfo)
 
     @staticmethod
     async def update(
@@ -97,8 +97,8 @@ class AsyncSecrets:
             hosts=None if hosts is None else _patterns(hosts),
             metadata=None if metadata is None else copied("metadata", metadata),
         )
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("POST", _path(id_or_name, team), SecretInfo, body)
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("POST", _path(id_or_name, team), SecretInfo, body)
 
     @staticmethod
     async def delete(id_or_name: str, *, team: str | None = None) -> None:
@@ -107,8 +107,8 @@ class AsyncSecrets:
         Raises:
             SecretNotFoundError: No secret has that id or name.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            await link.delete(_path(id_or_name, team))
+        with contextlib.closing(AsyncApi()) as api:
+            await api.delete(_path(id_or_name, team))
 
 
 def _path(id_or_name: str, team: str | None) -> str:

@@ -8,7 +8,7 @@ from typing import Unpack
 from atoll.errors import InvalidSpecError, ServiceNotFoundError
 from atoll.guest import Verb, kept_from, move_service, service_output
 from atoll.sdk._async.agent import SILENCE_S, AsyncAgent, AsyncFrames
-from atoll.sdk._async.link import LONG_S, AsyncLink, ref
+from atoll.sdk._async.api import LONG_S, AsyncApi, ref
 from atoll.sdk._async.programs import Command, program_of
 from atoll.sdk._bytes import MIB
 from atoll.sdk._deadline import Deadline
@@ -28,8 +28,8 @@ class AsyncServices(Part):
     forks or is rolled back, it goes on as every program does.
     """
 
-    def __init__(self, link: AsyncLink, agent: AsyncAgent, path: str) -> None:
-        self._link = link
+    def __init__(self, api: AsyncApi, agent: AsyncAgent, path: str) -> None:
+        self._api = api
         self._agent = agent
         self._path = f"{path}/services"
 
@@ -92,11 +92,11 @@ class AsyncServices(Part):
             schedule=schedule,
             timeout_s=timeout_s,
         ).check()
-        return await self._link.call("POST", self._path, ServiceInfo, spec, timeout_s=LONG_S)
+        return await self._api.call("POST", self._path, ServiceInfo, spec, timeout_s=LONG_S)
 
     async def list(self) -> Rows[ServiceInfo]:
         """Return all services and how they are, in the order of their addition, without waking the sandbox."""
-        return Rows(await self._link.call("GET", self._path, list[ServiceInfo]))
+        return Rows(await self._api.call("GET", self._path, list[ServiceInfo]))
 
     async def get(self, name: str) -> ServiceInfo:
         """Return one service and how it is, without waking the sandbox.
@@ -151,7 +151,7 @@ class AsyncServices(Part):
             ServiceNotFoundError: The sandbox has no such service.
         """
         check_service_name(name)
-        await self._link.delete(f"{self._path}/{ref(name)}")
+        await self._api.delete(f"{self._path}/{ref(name)}")
 
     async def logs(
         self, name: str, *, follow: bool = False, lines: int | None = 1000, max_bytes: int = MIB

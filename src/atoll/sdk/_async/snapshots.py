@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from atoll.protocol import VerifyRequest
-from atoll.sdk._async.link import LONG_S, AsyncLink, ignored, ref
+from atoll.sdk._async.api import LONG_S, AsyncApi, ignored, ref
 from atoll.types import Progress, SnapshotInfo, VerifyReport
 from atoll.types.internal import check_text
 
@@ -22,8 +22,8 @@ class AsyncSnapshots:
         """List the snapshots of the home, oldest first: all, one team's, or those made of one sandbox."""
         wanted = {"sandbox": sandbox, "team": team}
         query = "&".join(f"{name}={ref(value)}" for name, value in wanted.items() if value is not None)
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", f"/v1/snapshots?{query}", list[SnapshotInfo])
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("GET", f"/v1/snapshots?{query}", list[SnapshotInfo])
 
     @staticmethod
     async def get(id_or_name: str) -> SnapshotInfo:
@@ -32,8 +32,8 @@ class AsyncSnapshots:
         Raises:
             SnapshotNotFoundError: No snapshot has that id or name.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", f"/v1/snapshots/{ref(id_or_name)}", SnapshotInfo)
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("GET", f"/v1/snapshots/{ref(id_or_name)}", SnapshotInfo)
 
     @staticmethod
     async def digest(id_or_name: str) -> str:
@@ -46,9 +46,9 @@ class AsyncSnapshots:
             SnapshotNotFoundError: No snapshot has that id or name.
             DamagedError: A part of it cannot be read.
         """
-        with contextlib.closing(AsyncLink()) as link:
+        with contextlib.closing(AsyncApi()) as api:
             path = f"/v1/snapshots/{ref(id_or_name)}/digest"
-            return await link.call("GET", path, str, timeout_s=LONG_S)
+            return await api.call("GET", path, str, timeout_s=LONG_S)
 
     @staticmethod
     async def delete(id_or_name: str) -> None:
@@ -58,8 +58,8 @@ class AsyncSnapshots:
             SnapshotNotFoundError: No snapshot has that id or name.
             InUseError: Another snapshot or a sandbox depends on it.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            await link.delete(f"/v1/snapshots/{ref(id_or_name)}")
+        with contextlib.closing(AsyncApi()) as api:
+            await api.delete(f"/v1/snapshots/{ref(id_or_name)}")
 
     @staticmethod
     async def verify(*names: str, on_progress: Callable[[Progress], Any] | None = None) -> VerifyReport:
@@ -75,8 +75,8 @@ class AsyncSnapshots:
         Raises:
             SnapshotNotFoundError: No snapshot has that id or name.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.long_call(
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.long_call(
                 "POST",
                 "/v1/snapshots/verify",
                 VerifyReport,

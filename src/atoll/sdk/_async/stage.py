@@ -22,9 +22,9 @@ from atoll.errors import (
 from atoll.guest import GuestRequest, put_tree
 from atoll.protocol import CachedRequest, CachedStep, DefaultsRequest, SnapshotRequest
 from atoll.sdk import _steps
+from atoll.sdk._async.api import LONG_S, AsyncApi, ref
 from atoll.sdk._async.http import Upload
 from atoll.sdk._async.images import AsyncImages
-from atoll.sdk._async.link import LONG_S, AsyncLink, ref
 from atoll.sdk._async.sandbox import AsyncSandbox
 from atoll.sdk._async.stage_files import found_in_stage, tree_in_stage
 from atoll.sdk._context import Context, is_pattern
@@ -62,7 +62,7 @@ class AsyncBuildJob:
     ``step`` says how far the build is; ``stage`` returns a sandbox with the files of a stage.
     """
 
-    link: AsyncLink
+    api: AsyncApi
     build: BuildInfo
     team: str | None
     limits: Limits
@@ -85,7 +85,7 @@ class AsyncBuildJob:
     async def record(self, key: str, snapshot_id: str) -> None:
         """Record which steps led to a snapshot."""
         step = CachedStep(step_key=key, snapshot_id=snapshot_id)
-        await self.link.send("POST", f"{self.path}/steps", step)
+        await self.api.send("POST", f"{self.path}/steps", step)
 
 
 class AsyncStage:
@@ -129,7 +129,7 @@ class AsyncStage:
             return 0, ""
         wanted = CachedRequest(keys=[key for _, key in reversed(usable)])
         path = f"{self._job.path}/cached"
-        found = await self._job.link.call("POST", path, CachedStep, wanted, repeatable=True)
+        found = await self._job.api.call("POST", path, CachedStep, wanted, repeatable=True)
         return next(((done, found.snapshot_id) for done, key in usable if key == found.step_key), (0, ""))
 
     async def run(self, keys: Sequence[str], done: int, snapshot_id: str, *, goes_on: bool) -> str:
@@ -168,9 +168,9 @@ class AsyncStage:
             team=self._job.team,
             attributes={BUILD_ATTRIBUTE: self._job.build.build_id},
         )
-        link = AsyncLink()
-        self._sandbox = await link.make(
-            "/v1/sandboxes", SandboxInfo, spec, lambda made: AsyncSandbox(link, made)
+        api = AsyncApi()
+        self._sandbox = await api.make(
+            "/v1/sandboxes", SandboxInfo, spec, lambda made: AsyncSandbox(api, made)
         )
         info = await self._sandbox.info()
         self.image = info.image
@@ -315,7 +315,7 @@ class AsyncStage:
         """Give the sandbox other defaults."""
         path = f"/v1/sandboxes/{ref(self.sandbox.id)}/defaults"
         repeatable = wanted.start_command is None
-        await self._job.link.call("POST", path, SandboxInfo, wanted, repeatable=repeatable)
+        await self._job.api.call("POST", path, SandboxInfo, wanted, repeatable=repeatable)
 
     async def keep(self, key: str) -> str:
         """Store the sandbox as it is now, and record which steps led to this state.
@@ -331,7 +331,7 @@ class AsyncStage:
         job = self._job
         body = SnapshotRequest(build_id=job.build.build_id, comment=f"step {job.step} of a template")
         path = f"/v1/sandboxes/{ref(self.sandbox.id)}/snapshots"
-        kept = await job.link.call("POST", path, SnapshotInfo, body, timeout_s=LONG_S)
+        kept = await job.api.call("POST", path, SnapshotInfo, body, timeout_s=LONG_S)
         await job.record(key, kept.snapshot_id)
         return kept.snapshot_id
 

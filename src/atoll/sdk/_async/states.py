@@ -17,8 +17,8 @@ from atoll.protocol import (
     UnplugRequest,
 )
 from atoll.sdk._async.agent import AsyncAgent
+from atoll.sdk._async.api import LONG_S, AsyncApi, ref
 from atoll.sdk._async.leases import AsyncLeases
-from atoll.sdk._async.link import LONG_S, AsyncLink, ref
 from atoll.sdk._async.listing import logged
 from atoll.sdk._async.snapshots import snapshot_ref
 from atoll.sdk._notices import tell_recovery_since
@@ -42,11 +42,11 @@ _CUTS = ("pause", "suspend", "unplug")
 class AsyncStates(AsyncLeases):
     """Gives a sandbox the methods that concern the whole of it, and not a program or file in it."""
 
-    def __init__(self, link: AsyncLink, info: SandboxInfo) -> None:
+    def __init__(self, api: AsyncApi, info: SandboxInfo) -> None:
         self.id: str = info.sandbox_id
         self.name: str | None = info.name
-        self._link = link
-        self._agent = AsyncAgent(link, info.sandbox_id)
+        self._api = api
+        self._agent = AsyncAgent(api, info.sandbox_id)
         self._path = f"/v1/sandboxes/{ref(info.sandbox_id)}"
 
     async def logs(self, *, follow: bool = False) -> AsyncIterator[str]:
@@ -57,7 +57,7 @@ class AsyncStates(AsyncLeases):
         Args:
             follow: Continue with new text until the sandbox is killed.
         """
-        async for text in logged(self._link, self._path, follow=follow):
+        async for text in logged(self._api, self._path, follow=follow):
             yield text
 
     async def set_limits(self, limits: Limits, *, best_effort: bool = False) -> None:
@@ -93,7 +93,7 @@ class AsyncStates(AsyncLeases):
 
     async def stats(self) -> SandboxStats:
         """Return what the sandbox uses of the host, without waking it."""
-        return await self._link.call("GET", f"{self._path}/stats", SandboxStats)
+        return await self._api.call("GET", f"{self._path}/stats", SandboxStats)
 
     async def stats_history(self, start: float | None = None, end: float | None = None) -> list[StatsSample]:
         """Return what the sandbox used while it ran in the last hour, every five seconds, oldest first.
@@ -108,11 +108,11 @@ class AsyncStates(AsyncLeases):
         for what, value in given.items():
             check_number(what, value, hint="give Unix seconds")
         query = f"?{urlencode(given)}" if given else ""
-        return Rows(await self._link.call("GET", f"{self._path}/stats/history{query}", list[StatsSample]))
+        return Rows(await self._api.call("GET", f"{self._path}/stats/history{query}", list[StatsSample]))
 
     async def info(self) -> SandboxInfo:
         """Return what is known of the sandbox now: its state, labels and limits. This does not wake it."""
-        return await self._link.call("GET", self._path, SandboxInfo)
+        return await self._api.call("GET", self._path, SandboxInfo)
 
     async def pause(self) -> None:
         """Freeze the sandbox: its memory stays, and it uses no processor.
@@ -200,9 +200,9 @@ class AsyncStates(AsyncLeases):
     ) -> None:
         path, began = f"{self._path}/{how}", time.time()
         if on_progress is not None:
-            info = await self._link.long_call("POST", path, SandboxInfo, body, on_progress=on_progress)
+            info = await self._api.long_call("POST", path, SandboxInfo, body, on_progress=on_progress)
         else:
-            info = await self._link.call("POST", path, SandboxInfo, body, timeout_s=LONG_S, repeatable=True)
+            info = await self._api.call("POST", path, SandboxInfo, body, timeout_s=LONG_S, repeatable=True)
         if how in _CUTS:
             self._agent.close()  # from a server, the cut of a connection may arrive after this answer
         tell_recovery_since(info, began)
@@ -226,11 +226,11 @@ class AsyncStates(AsyncLeases):
             if text is not None:
                 check_text(what, text)
         body = SnapshotRequest(name=name, comment=comment)
-        return await self._link.call("POST", f"{self._path}/snapshots", SnapshotInfo, body, timeout_s=LONG_S)
+        return await self._api.call("POST", f"{self._path}/snapshots", SnapshotInfo, body, timeout_s=LONG_S)
 
     async def snapshots(self) -> list[SnapshotInfo]:
         """List the snapshots made of this sandbox."""
-        return Rows(await self._link.call("GET", f"/v1/snapshots?sandbox={ref(self.id)}", list[SnapshotInfo]))
+        return Rows(await self._api.call("GET", f"/v1/snapshots?sandbox={ref(self.id)}", list[SnapshotInfo]))
 
     async def rollback(self, snapshot: str | SnapshotInfo) -> None:
         """Put the sandbox's memory and disk back to one of its own snapshots, in place.
@@ -242,5 +242,5 @@ class AsyncStates(AsyncLeases):
             InvalidSpecError: The snapshot is not in this sandbox's lineage.
         """
         body = RollbackRequest(snapshot=snapshot_ref(snapshot))
-        await self._link.call("POST", f"{self._path}/rollback", SandboxInfo, body, timeout_s=LONG_S)
+        await self._api.call("POST", f"{self._path}/rollback", SandboxInfo, body, timeout_s=LONG_S)
         self._agent.close()

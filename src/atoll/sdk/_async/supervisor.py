@@ -18,7 +18,7 @@ from atoll.protocol import (
     UnplugRequest,
 )
 from atoll.sdk import _spawn
-from atoll.sdk._async.link import LONG_S, AsyncLink
+from atoll.sdk._async.api import LONG_S, AsyncApi
 from atoll.sdk._io_async import in_thread
 from atoll.types.internal import check_number, check_text, texts_of
 
@@ -56,8 +56,8 @@ class AsyncSupervisor:
         One that hangs does not answer. ``unplug_without`` does not need it.
         """
         check_number("within_s", within_s, least=0.001, hint="give seconds")
-        with contextlib.closing(AsyncLink(may_start=False)) as link:
-            return await in_thread(_spawn.answers, link.home, within_s)
+        with contextlib.closing(AsyncApi(may_start=False)) as api:
+            return await in_thread(_spawn.answers, api.home, within_s)
 
     @staticmethod
     async def unplug_all(reason: str | None = None) -> UnpluggedAll:
@@ -67,9 +67,9 @@ class AsyncSupervisor:
         """
         if reason is not None:
             check_text("reason", reason)
-        with contextlib.closing(AsyncLink()) as link:
+        with contextlib.closing(AsyncApi()) as api:
             body = UnplugRequest(reason=reason)
-            return await link.call("POST", "/v1/unplug-all", UnpluggedAll, body, timeout_s=LONG_S)
+            return await api.call("POST", "/v1/unplug-all", UnpluggedAll, body, timeout_s=LONG_S)
 
     @staticmethod
     async def unplug_without(
@@ -90,8 +90,8 @@ class AsyncSupervisor:
         named = texts_of("sandboxes", sandboxes)
         if reason is not None:
             check_text("reason", reason)
-        link = AsyncLink(may_start=False)
-        return await in_thread(_spawn.emergency_unplug, link.home, named, reason)
+        api = AsyncApi(may_start=False)
+        return await in_thread(_spawn.emergency_unplug, api.home, named, reason)
 
     @staticmethod
     async def stop(*, force: bool = False) -> bool:
@@ -104,14 +104,14 @@ class AsyncSupervisor:
         Raises:
             SupervisorError: The supervisor has not ended a minute after it said it would.
         """
-        with contextlib.closing(AsyncLink(may_start=False)) as link:
-            before = await in_thread(_spawn.running_pid, link.home)
+        with contextlib.closing(AsyncApi(may_start=False)) as api:
+            before = await in_thread(_spawn.running_pid, api.home)
             answer = await _if_running("POST", f"/stop{'?force=1' if force else ''}", dict[str, Any])
             if answer is None:
                 return False
-            if not await in_thread(_spawn.wait_for_end, link.home, before):
+            if not await in_thread(_spawn.wait_for_end, api.home, before):
                 raise SupervisorError(
-                    f"the supervisor of {link.home.path} has not ended", hint=f"see {link.home.log}"
+                    f"the supervisor of {api.home.path} has not ended", hint=f"see {api.home.log}"
                 )
             return True
 
@@ -124,24 +124,24 @@ class AsyncSupervisor:
         Raises:
             SupervisorError: The examination itself failed.
         """
-        link = AsyncLink(may_start=False)
-        return await in_thread(_spawn.doctor, link.home)
+        api = AsyncApi(may_start=False)
+        return await in_thread(_spawn.doctor, api.home)
 
     @staticmethod
     async def leftovers() -> list[Leftover]:
         """List what a crash left on the host and nothing owns."""
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", "/v1/leftovers", list[Leftover])
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("GET", "/v1/leftovers", list[Leftover])
 
     @staticmethod
     async def collect() -> list[Leftover]:
         """Remove what a crash left on the host, and return what was removed."""
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("DELETE", "/v1/leftovers", list[Leftover], timeout_s=LONG_S)
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("DELETE", "/v1/leftovers", list[Leftover], timeout_s=LONG_S)
 
 
 async def _if_running(method: str, path: str, kind: type[_Value]) -> _Value | None:
-    with contextlib.closing(AsyncLink(may_start=False)) as link:
-        if await in_thread(_spawn.running_pid, link.home) is None:
+    with contextlib.closing(AsyncApi(may_start=False)) as api:
+        if await in_thread(_spawn.running_pid, api.home) is None:
             return None
-        return await link.call(method, path, kind, timeout_s=LONG_S)
+        return await api.call(method, path, kind, timeout_s=LONG_S)

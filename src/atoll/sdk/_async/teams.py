@@ -6,7 +6,7 @@ import contextlib
 
 from atoll.policy import ceiling_of, check_ceiling
 from atoll.protocol import CeilingRequest, TeamRequest
-from atoll.sdk._async.link import LONG_S, AsyncLink, ref
+from atoll.sdk._async.api import LONG_S, AsyncApi, ref
 from atoll.types import EgressPolicy, Quotas, TeamInfo, TeamUse
 from atoll.types.internal import check_kind
 
@@ -34,14 +34,14 @@ class AsyncTeams:
         quotas = Quotas() if quotas is None else quotas
         check_kind("quotas", quotas, Quotas)
         body = TeamRequest(name=name, quotas=quotas.check())
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("POST", "/v1/teams", TeamInfo, body)
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("POST", "/v1/teams", TeamInfo, body)
 
     @staticmethod
     async def list() -> _Teams:
         """List the teams of the home, oldest first."""
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", "/v1/teams", list[TeamInfo])
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("GET", "/v1/teams", list[TeamInfo])
 
     @staticmethod
     async def get(name: str) -> TeamInfo:
@@ -50,8 +50,8 @@ class AsyncTeams:
         Raises:
             TeamNotFoundError: No team has that name.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", f"/v1/teams/{ref(name)}", TeamInfo)
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("GET", f"/v1/teams/{ref(name)}", TeamInfo)
 
     @staticmethod
     async def use(name: str) -> TeamUse:
@@ -62,8 +62,8 @@ class AsyncTeams:
         Raises:
             TeamNotFoundError: No team has that name.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", f"/v1/teams/{ref(name)}/use", TeamUse, timeout_s=LONG_S)
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("GET", f"/v1/teams/{ref(name)}/use", TeamUse, timeout_s=LONG_S)
 
     @staticmethod
     async def set_quotas(name: str, quotas: Quotas) -> TeamInfo:
@@ -74,9 +74,9 @@ class AsyncTeams:
             InvalidSpecError: A quota is invalid.
         """
         check_kind("quotas", quotas, Quotas)
-        with contextlib.closing(AsyncLink()) as link:
+        with contextlib.closing(AsyncApi()) as api:
             path = f"/v1/teams/{ref(name)}/quotas"
-            return await link.call("PUT", path, TeamInfo, quotas.check(), repeatable=True)
+            return await api.call("PUT", path, TeamInfo, quotas.check(), repeatable=True)
 
     @staticmethod
     async def set_ceiling(name: str, policy: EgressPolicy | None) -> TeamInfo:
@@ -96,10 +96,10 @@ class AsyncTeams:
         """
         if policy is not None:
             check_ceiling(ceiling_of(policy))
-        with contextlib.closing(AsyncLink()) as link:
+        with contextlib.closing(AsyncApi()) as api:
             path = f"/v1/teams/{ref(name)}/ceiling"
             body = CeilingRequest(ceiling=policy)
-            return await link.call("PUT", path, TeamInfo, body, repeatable=True)
+            return await api.call("PUT", path, TeamInfo, body, repeatable=True)
 
     @staticmethod
     async def delete(name: str) -> None:
@@ -109,5 +109,5 @@ class AsyncTeams:
             TeamNotFoundError: No team has that name.
             InUseError: The team owns sandboxes, snapshots, volumes or templates.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            await link.delete(f"/v1/teams/{ref(name)}")
+        with contextlib.closing(AsyncApi()) as api:
+            await api.delete(f"/v1/teams/{ref(name)}")

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atoll.protocol import FinishRequest, PublishRequest, RecordRequest, TagsRequest
+from atoll.sdk._async.api import LONG_S, AsyncApi, ref
 from atoll.sdk._async.builds import BUILD_S, carry_out, request_build
-from atoll.sdk._async.link import LONG_S, AsyncLink, ref
 from atoll.sdk._async.resolving import of_team, resolved
 from atoll.sdk._async.sandbox import AsyncSandbox
 from atoll.sdk._async.snapshots import snapshot_ref
@@ -34,8 +34,8 @@ class AsyncTemplates:
     @staticmethod
     async def list(*, team: str | None = None) -> _Templates:
         """List the templates of the home, or of one team, oldest first."""
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", f"/v1/templates{of_team(team)}", list[TemplateInfo])
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("GET", f"/v1/templates{of_team(team)}", list[TemplateInfo])
 
     @staticmethod
     async def get(template: str, *, team: str | None = None) -> TemplateInfo:
@@ -44,8 +44,8 @@ class AsyncTemplates:
         Raises:
             TemplateNotFoundError: The team sees no such template.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", f"/v1/templates/{ref(template)}{of_team(team)}", TemplateInfo)
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("GET", f"/v1/templates/{ref(template)}{of_team(team)}", TemplateInfo)
 
     @staticmethod
     async def resolve(template: str, team: str | None = None) -> Resolved:
@@ -54,8 +54,8 @@ class AsyncTemplates:
         Raises:
             TemplateNotFoundError: There is no such template, or the template has no such tag.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            return await resolved(link, template, team)
+        with contextlib.closing(AsyncApi()) as api:
+            return await resolved(api, template, team)
 
     @staticmethod
     async def record(
@@ -87,8 +87,8 @@ class AsyncTemplates:
         else:
             path = f"/v1/snapshots/{ref(snapshot_ref(snapshot))}/template"
         body = RecordRequest(name=name, team=team, tags=texts_of("tags", tags))
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("POST", path, Resolved, body, timeout_s=LONG_S)
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("POST", path, Resolved, body, timeout_s=LONG_S)
 
     @staticmethod
     async def delete(template: str, *, team: str | None = None) -> None:
@@ -99,8 +99,8 @@ class AsyncTemplates:
         Raises:
             TemplateNotFoundError: The team has no template of that name.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            await link.delete(f"/v1/templates/{ref(template)}{of_team(team)}")
+        with contextlib.closing(AsyncApi()) as api:
+            await api.delete(f"/v1/templates/{ref(template)}{of_team(team)}")
 
     @staticmethod
     async def tag(template: str, tags: Sequence[str], *, team: str | None = None) -> BuildInfo:
@@ -111,8 +111,8 @@ class AsyncTemplates:
             InvalidSpecError: A tag is invalid, or no tag is given.
         """
         body = TagsRequest(tags=texts_of("tags", tags), team=team)
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("POST", f"/v1/templates/{ref(template)}/tag", BuildInfo, body)
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("POST", f"/v1/templates/{ref(template)}/tag", BuildInfo, body)
 
     @staticmethod
     async def untag(template: str, tags: Sequence[str], *, team: str | None = None) -> None:
@@ -122,9 +122,9 @@ class AsyncTemplates:
             TemplateNotFoundError: There is no such template.
             InvalidSpecError: ``default`` is among the tags, or no tag is given.
         """
-        with contextlib.closing(AsyncLink()) as link:
+        with contextlib.closing(AsyncApi()) as api:
             body = TagsRequest(tags=texts_of("tags", tags), team=team)
-            await link.send("POST", f"/v1/templates/{ref(template)}/untag", body)
+            await api.send("POST", f"/v1/templates/{ref(template)}/untag", body)
 
     @staticmethod
     async def publish(template: str, public: bool, *, team: str | None = None) -> TemplateInfo:
@@ -134,8 +134,8 @@ class AsyncTemplates:
             TemplateNotFoundError: The team has no template of that name.
         """
         body = PublishRequest(public=public, team=team)
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("POST", f"/v1/templates/{ref(template)}/publish", TemplateInfo, body)
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("POST", f"/v1/templates/{ref(template)}/publish", TemplateInfo, body)
 
     @staticmethod
     def from_dockerfile(
@@ -210,8 +210,8 @@ class AsyncTemplates:
         Raises:
             TemplateNotFoundError: No build has that id.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", f"/v1/builds/{ref(build_id)}", BuildInfo)
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("GET", f"/v1/builds/{ref(build_id)}", BuildInfo)
 
     @staticmethod
     async def cancel(build_id: str, *, reason: str = "it was cancelled") -> BuildInfo:
@@ -221,12 +221,12 @@ class AsyncTemplates:
             TemplateNotFoundError: No build has that id.
         """
         body = FinishRequest(state="cancelled", reason=reason)
-        with contextlib.closing(AsyncLink()) as link:
+        with contextlib.closing(AsyncApi()) as api:
             path = f"/v1/builds/{ref(build_id)}/finish"
-            return await link.call("POST", path, BuildInfo, body, timeout_s=LONG_S, repeatable=True)
+            return await api.call("POST", path, BuildInfo, body, timeout_s=LONG_S, repeatable=True)
 
     @staticmethod
     async def forget_steps() -> PrunedSteps:
         """Erase the stored steps of earlier builds, so that the next builds run all their steps."""
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("DELETE", "/v1/steps", PrunedSteps, timeout_s=LONG_S)
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("DELETE", "/v1/steps", PrunedSteps, timeout_s=LONG_S)

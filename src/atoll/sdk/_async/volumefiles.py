@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 from atoll.errors import FileError, FileMissingError, NotADirectoryInSandboxError
 from atoll.protocol import AttributesRequest
+from atoll.sdk._async.api import AsyncApi, ref
 from atoll.sdk._async.http import Upload
-from atoll.sdk._async.link import AsyncLink, ref
 from atoll.sdk._bytes import GIB, as_bytes, check_upload, sliced
 from atoll.types import GuestPath, VolumeEntry
 from atoll.types.internal import check_kind, check_number, path_text
@@ -48,8 +48,8 @@ class AsyncVolumeFiles:
         Raises:
             FileMissingError: Nothing has that path.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", self._path("entry", path), VolumeEntry)
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("GET", self._path("entry", path), VolumeEntry)
 
     async def exists(self, path: GuestPath) -> bool:
         """Tell whether something has that path, even if it is only a broken symbolic link."""
@@ -67,8 +67,8 @@ class AsyncVolumeFiles:
             NotADirectoryInSandboxError: The path is not a directory.
             FileError: The directory has more entries.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", self._path("dir", path, depth=depth), list[VolumeEntry])
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("GET", self._path("dir", path, depth=depth), list[VolumeEntry])
 
     async def mkdir(
         self,
@@ -92,9 +92,9 @@ class AsyncVolumeFiles:
             FileTakenError: Something has that path.
             FileMissingError: The directory above is missing, without ``parents``.
         """
-        with contextlib.closing(AsyncLink()) as link:
+        with contextlib.closing(AsyncApi()) as api:
             where = self._path("dir", path, parents=parents, mode=mode, uid=uid, gid=gid)
-            return await link.call("POST", where, VolumeEntry)
+            return await api.call("POST", where, VolumeEntry)
 
     async def read(self, path: GuestPath, *, max_bytes: int = GIB) -> str:
         """Return a file's text, decoded as UTF-8 with bad bytes replaced.
@@ -127,8 +127,8 @@ class AsyncVolumeFiles:
             FileMissingError: There is no such file. The first step of the iteration raises this.
             FileError: The path is not a regular file.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            answer = await link.stream("GET", self._path("file", path))
+        with contextlib.closing(AsyncApi()) as api:
+            answer = await api.stream("GET", self._path("file", path))
             while piece := await answer.read():
                 yield piece
 
@@ -161,12 +161,12 @@ class AsyncVolumeFiles:
             NoSpaceError: The disk is full.
         """
         where = self._path("file", path, parents=parents, replace=replace, mode=mode, uid=uid, gid=gid)
-        with contextlib.closing(AsyncLink()) as link:
+        with contextlib.closing(AsyncApi()) as api:
             if isinstance(data, (str, bytes, bytearray, memoryview)):
                 content = as_bytes(data)
-                return await link.upload(where, VolumeEntry, sliced(content), len(content))
+                return await api.upload(where, VolumeEntry, sliced(content), len(content))
             check_upload(data)
-            return await link.upload(where, VolumeEntry, data)
+            return await api.upload(where, VolumeEntry, data)
 
     async def set_attributes(
         self, path: GuestPath, *, mode: int | None = None, uid: int | None = None, gid: int | None = None
@@ -177,9 +177,9 @@ class AsyncVolumeFiles:
             FileMissingError: Nothing has that path.
             FileError: The path is neither a file nor a directory.
         """
-        with contextlib.closing(AsyncLink()) as link:
+        with contextlib.closing(AsyncApi()) as api:
             wanted = AttributesRequest(uid=uid, gid=gid, mode=mode)
-            return await link.call("POST", self._path("entry", path), VolumeEntry, wanted)
+            return await api.call("POST", self._path("entry", path), VolumeEntry, wanted)
 
     async def delete(self, path: GuestPath) -> None:
         """Delete a file, or a directory with all its content. A symbolic link is deleted itself.
@@ -188,5 +188,5 @@ class AsyncVolumeFiles:
             FileMissingError: Nothing has that path.
             InvalidSpecError: The path is the volume's root.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            await link.delete(self._path("entry", path))
+        with contextlib.closing(AsyncApi()) as api:
+            await api.delete(self._path("entry", path))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from atoll.protocol import VolumeQuotaRequest, VolumeRequest
-from atoll.sdk._async.link import AsyncLink, ref
+from atoll.sdk._async.api import AsyncApi, ref
 from atoll.sdk._async.volumefiles import AsyncVolumeFiles
 from atoll.types import VolumeInfo
 from atoll.types.internal import check_volume_quota
@@ -36,14 +36,14 @@ class AsyncVolumes:
         """
         check_volume_quota(quota_mib)
         body = VolumeRequest(name=name, team=team, quota_mib=quota_mib)
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("POST", "/v1/volumes", VolumeInfo, body)
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("POST", "/v1/volumes", VolumeInfo, body)
 
     @staticmethod
     async def list(*, team: str | None = None) -> _Volumes:
         """List the volumes of the home, or of one team, oldest first."""
-        with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", f"/v1/volumes{team_query(team)}", list[VolumeInfo])
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("GET", f"/v1/volumes{team_query(team)}", list[VolumeInfo])
 
     @staticmethod
     async def get(id_or_name: str, *, team: str | None = None) -> VolumeInfo:
@@ -52,9 +52,9 @@ class AsyncVolumes:
         Raises:
             VolumeNotFoundError: No volume has that id or name.
         """
-        with contextlib.closing(AsyncLink()) as link:
+        with contextlib.closing(AsyncApi()) as api:
             path = f"/v1/volumes/{ref(id_or_name)}{team_query(team)}"
-            return await link.call("GET", path, VolumeInfo)
+            return await api.call("GET", path, VolumeInfo)
 
     @staticmethod
     async def set_quota(id_or_name: str, quota_mib: int | None, *, team: str | None = None) -> VolumeInfo:
@@ -71,10 +71,10 @@ class AsyncVolumes:
             VolumeNotFoundError: No volume has that id or name.
         """
         check_volume_quota(quota_mib)
-        with contextlib.closing(AsyncLink()) as link:
+        with contextlib.closing(AsyncApi()) as api:
             path = f"/v1/volumes/{ref(id_or_name)}/quota{team_query(team)}"
             body = VolumeQuotaRequest(quota_mib=quota_mib)
-            return await link.call("PUT", path, VolumeInfo, body, repeatable=True)
+            return await api.call("PUT", path, VolumeInfo, body, repeatable=True)
 
     @staticmethod
     async def delete(id_or_name: str, *, team: str | None = None) -> None:
@@ -84,8 +84,8 @@ class AsyncVolumes:
             VolumeNotFoundError: No volume has that id or name.
             InUseError: A sandbox mounts the volume, asleep or not.
         """
-        with contextlib.closing(AsyncLink()) as link:
-            await link.delete(f"/v1/volumes/{ref(id_or_name)}{team_query(team)}")
+        with contextlib.closing(AsyncApi()) as api:
+            await api.delete(f"/v1/volumes/{ref(id_or_name)}{team_query(team)}")
 
     @staticmethod
     def files(id_or_name: str, *, team: str | None = None) -> AsyncVolumeFiles:

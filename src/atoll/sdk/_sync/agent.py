@@ -22,7 +22,7 @@ from atoll.guest import Frame, FrameReader, GuestRequest, error_from
 from atoll.protocol import AGENT_PORT
 from atoll.remedies import UNRESPONSIVE_HINT
 from atoll.sdk._sync.http import Answer, Pool, Upload
-from atoll.sdk._sync.link import Link, ref
+from atoll.sdk._sync.api import Api, ref
 from atoll.sdk._bytes import MIB
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._io_sync import Stream, sleep, user_socket
@@ -50,8 +50,8 @@ _LOOK_S = 0.1
 class Agent:
     """Sends requests to the agent of one sandbox over connections that the supervisor dials."""
 
-    def __init__(self, link: Link, sandbox_id: str) -> None:
-        self.link = link
+    def __init__(self, api: Api, sandbox_id: str) -> None:
+        self.api = api
         self.sandbox_id = sandbox_id
         self._pools: list[Pool] = []
         # a killed supervisor may have left the guest frozen, and perhaps nobody else starts another one
@@ -61,9 +61,9 @@ class Agent:
         """Return a pool of connections to a server in the sandbox, which ``close`` closes."""
 
         def dial(within_s: float | None) -> Stream:
-            return Stream(user_socket(self.link.dial(self.sandbox_id, port, within_s)))
+            return Stream(user_socket(self.api.dial(self.sandbox_id, port, within_s)))
 
-        pool = Pool(dial, self._explain, idle_s=IDLE_S, on_silence=self.link.ensure)
+        pool = Pool(dial, self._explain, idle_s=IDLE_S, on_silence=self.api.ensure)
         self._pools.append(pool)
         return pool
 
@@ -132,7 +132,7 @@ class Agent:
 
     def _info(self) -> SandboxInfo:
         path = f"/v1/sandboxes/{ref(self.sandbox_id)}"
-        info: SandboxInfo = self.link.call("GET", path, SandboxInfo, timeout_s=_STATE_S)
+        info: SandboxInfo = self.api.call("GET", path, SandboxInfo, timeout_s=_STATE_S)
         return info
 
     def _told_by(self, info: SandboxInfo) -> AtollError | None:

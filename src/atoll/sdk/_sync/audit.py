@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlencode
 
-from atoll.sdk._sync.link import LONG_S, Link, ignored
+from atoll.sdk._sync.api import LONG_S, Api, ignored
 from atoll.sdk._io_sync import sleep
 from atoll.types import AuditEntry, AuditPage, AuditReport, Progress
 from atoll.types.internal import check_number, check_text
@@ -52,10 +52,10 @@ class Audit:
         wanted = {"sandbox": sandbox, "team": team, "act": act, "since": since, "until": until}
         query = {name: value for name, value in wanted.items() if value is not None}
         begin: dict[str, object] = {"after": 0} if newest is None else {"newest": newest}
-        with contextlib.closing(Link()) as link:
+        with contextlib.closing(Api()) as api:
             while True:
                 text = urlencode({**query, **begin, "limit": _PAGE})
-                page = link.call("GET", f"/v1/audit?{text}", AuditPage, timeout_s=LONG_S)
+                page = api.call("GET", f"/v1/audit?{text}", AuditPage, timeout_s=LONG_S)
                 for entry in page.entries:
                     yield entry
                 if begin == {"after": page.next}:
@@ -73,7 +73,7 @@ class Audit:
         Args:
             on_progress: Called with how much was read.
         """
-        with contextlib.closing(Link()) as link:
-            return link.long_call(
+        with contextlib.closing(Api()) as api:
+            return api.long_call(
                 "GET", "/v1/audit/verify", AuditReport, on_progress=on_progress or ignored
             )

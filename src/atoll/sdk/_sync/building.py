@@ -13,7 +13,7 @@ from atoll.errors import AtollError, InvalidSpecError
 from atoll.protocol import DefaultsRequest
 from atoll.sdk import _steps
 from atoll.sdk._sync.images import Images
-from atoll.sdk._sync.link import Link
+from atoll.sdk._sync.api import Api
 from atoll.sdk._sync.resolving import resolved
 from atoll.sdk._sync.sandbox import Sandbox
 from atoll.sdk._sync.stage import BuildJob, Stage, Base, OnLine
@@ -30,7 +30,7 @@ class Builder:
     """Builds one template.
 
     Args:
-        link: The connection to the supervisor.
+        api: The connection to the supervisor.
         build: The build, which has begun.
         spec: What to build.
         team: The team that owns the template.
@@ -41,7 +41,7 @@ class Builder:
 
     def __init__(
         self,
-        link: Link,
+        api: Api,
         build: BuildInfo,
         spec: TemplateSpec,
         *,
@@ -53,7 +53,7 @@ class Builder:
         self._spec = msgspec.structs.replace(spec, steps=[*spec.prepare, *spec.steps], prepare=[])
         self._prepared = len(spec.prepare)
         self._job = BuildJob(
-            link=link,
+            api=api,
             build=build,
             team=team,
             limits=spec.limits,
@@ -127,7 +127,7 @@ class Builder:
         if self._spec.template is not None:
             if self._spec.image is not None:
                 raise InvalidSpecError("a template is built from an image or a template", hint="give one")
-            found = resolved(self._job.link, self._spec.template, self._job.team)
+            found = resolved(self._job.api, self._spec.template, self._job.team)
             if found.snapshot_id is not None:
                 self._job.say(f"FROM template {self._spec.template}")
                 return "snapshot", found.snapshot_id

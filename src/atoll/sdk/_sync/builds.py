@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from atoll.errors import AtollError, TemplateBuildError
 from atoll.protocol import FinishRequest, TemplateRequest
-from atoll.sdk._sync.link import LONG_S, Link, ref
+from atoll.sdk._sync.api import LONG_S, Api, ref
 from atoll.sdk._sync.places import There
 from atoll.sdk._context import Context
 from atoll.sdk._io_sync import call, shielded
@@ -53,8 +53,8 @@ def request_build(
         limits=(limits or Limits()).check(),
         public=public,
     )
-    with contextlib.closing(Link()) as link:
-        return link.call("POST", "/v1/templates", BuildInfo, body)
+    with contextlib.closing(Api()) as api:
+        return api.call("POST", "/v1/templates", BuildInfo, body)
 
 
 def carry_out(
@@ -88,28 +88,28 @@ def carry_out(
 
     spec = checked(spec)
     files = Context(None if context is None else Path(context), archives, spec.ignore)
-    with contextlib.closing(Link()) as link:
-        if isinstance(link.place, There):
+    with contextlib.closing(Api()) as api:
+        if isinstance(api.place, There):
             from atoll.sdk._sync.remote_building import RemoteBuilder
 
             there = RemoteBuilder(
-                link, build_id, spec, context=files, on_begun=on_begun, on_line=on_line
+                api, build_id, spec, context=files, on_begun=on_begun, on_line=on_line
             )
             return there.run(timeout_s)
         path = f"/v1/builds/{ref(build_id)}"
-        build, hold = link.hold("POST", f"{path}/begin", BuildInfo)
+        build, hold = api.hold("POST", f"{path}/begin", BuildInfo)
         builder = Builder(
-            link, build, spec, team=team, context=files, on_line=on_line, timeout_s=timeout_s
+            api, build, spec, team=team, context=files, on_line=on_line, timeout_s=timeout_s
         )
         try:
-            return _built(link, builder, path, None if on_begun is None else partial(on_begun, build))
+            return _built(api, builder, path, None if on_begun is None else partial(on_begun, build))
         finally:
             builder.close()
             hold.close()
 
 
 def _built(
-    link: Link, builder: Builder, path: str, on_begun: Callable[[], Any] | None
+    api: Api, builder: Builder, path: str, on_begun: Callable[[], Any] | None
 ) -> BuildInfo:
     """Run a build and tell the supervisor how it ended."""
     from atoll.sdk._sync.building import failure
@@ -118,7 +118,7 @@ def _built(
         if on_begun is not None:
             call(on_begun)
         ready = FinishRequest(state="ready", snapshot_id=builder.run(), image=builder.image)
-        build = link.call("POST", f"{path}/finish", BuildInfo, ready, timeout_s=LONG_S)
+        build = api.call("POST", f"{path}/finish", BuildInfo, ready, timeout_s=LONG_S)
         # another party ended the build: it was cancelled, or a new supervisor ended it
         if build.state != "ready":
             raise TemplateBuildError(f"the build is {build.state}: {build.reason}")
@@ -128,5 +128,5 @@ def _built(
         over = FinishRequest(state=state, step=builder.step, reason=failure(error))
         with shielded(_END_S), contextlib.suppress(AtollError):
             # if this call fails, the supervisor notices that the held connection is gone
-            link.call("POST", f"{path}/finish", BuildInfo, over, timeout_s=_END_S)
+            api.call("POST", f"{path}/finish", BuildInfo, over, timeout_s=_END_S)
         raise

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from atoll.errors import SandboxNotFoundError
 from atoll.policy import Suggestion, check_policy, suggest
 from atoll.protocol import DecisionsPage, EgressTest, Registries
-from atoll.sdk._sync.link import Link
+from atoll.sdk._sync.api import Api
 from atoll.sdk._io_sync import sleep
 from atoll.types import EgressDecision, EgressPolicy, EgressVerdict, Policy
 from atoll.types.internal import check_network, check_text
@@ -19,8 +19,8 @@ _POLL_S = 0.5
 class Egress:
     """Tells what a sandbox's requests get, and what its policy has decided. Nothing here wakes it."""
 
-    def __init__(self, link: Link, path: str) -> None:
-        self._link = link
+    def __init__(self, api: Api, path: str) -> None:
+        self._api = api
         self._path = f"{path}/egress"
 
     def test(
@@ -52,7 +52,7 @@ class Egress:
             check_text(name, text)
         checked(policy)
         wanted = EgressTest(method=method, url=url, headers=dict(headers or {}), body=body, network=policy)
-        return self._link.call("POST", f"{self._path}/test", EgressVerdict, wanted)
+        return self._api.call("POST", f"{self._path}/test", EgressVerdict, wanted)
 
     def registries(self) -> dict[str, tuple[str, ...]]:
         """Return the hosts that the sandbox reaches by the policy ``packages``; none under another policy.
@@ -60,7 +60,7 @@ class Egress:
         They come by the name of the package client that uses them on the sandbox's host. A client without hosts names
         no registry, and its packages are refused. ``ATOLL_PACKAGE_HOSTS`` stands for the hosts of that setting.
         """
-        return (self._link.call("GET", f"{self._path}/registries", Registries)).clients
+        return (self._api.call("GET", f"{self._path}/registries", Registries)).clients
 
     def decisions(self, *, follow: bool = False) -> Iterator[EgressDecision]:
         """Iterate over what was decided, oldest first.
@@ -71,7 +71,7 @@ class Egress:
         offset, end = 0, None
         while True:
             try:
-                page = self._link.call("GET", f"{self._path}/decisions?offset={offset}", DecisionsPage)
+                page = self._api.call("GET", f"{self._path}/decisions?offset={offset}", DecisionsPage)
             except SandboxNotFoundError:
                 if offset and follow:
                     return

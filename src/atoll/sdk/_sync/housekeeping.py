@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from atoll.protocol import DrainRequest, FsckRequest
-from atoll.sdk._sync.link import LONG_S, Link, ignored, ref
+from atoll.sdk._sync.api import LONG_S, Api, ignored, ref
 from atoll.types import (
     DiskReport,
     DrainInfo,
@@ -41,14 +41,14 @@ class Housekeeping:
             TeamNotFoundError: There is no such team.
         """
         query = "" if team is None else f"?team={ref(team)}"
-        with contextlib.closing(Link()) as link:
-            return link.call("GET", f"/v1/disk{query}", DiskReport, timeout_s=LONG_S)
+        with contextlib.closing(Api()) as api:
+            return api.call("GET", f"/v1/disk{query}", DiskReport, timeout_s=LONG_S)
 
     @staticmethod
     def host_memory() -> HostMemory:
         """Return how much of the host's memory is available, and how much of it sandboxes leave free."""
-        with contextlib.closing(Link()) as link:
-            return link.call("GET", "/v1/memory", HostMemory)
+        with contextlib.closing(Api()) as api:
+            return api.call("GET", "/v1/memory", HostMemory)
 
     @staticmethod
     def drain(
@@ -67,16 +67,16 @@ class Housekeeping:
             InvalidSpecError: The time is invalid.
         """
         body = DrainRequest(timeout_s=timeout_s).check()
-        with contextlib.closing(Link()) as link:
-            return link.long_call(
+        with contextlib.closing(Api()) as api:
+            return api.long_call(
                 "POST", "/v1/drain", DrainReport, body, on_progress=on_progress or ignored
             )
 
     @staticmethod
     def drained() -> DrainInfo:
         """Return whether the home is drained, and which sandboxes will run again afterwards."""
-        with contextlib.closing(Link()) as link:
-            return link.call("GET", "/v1/drain", DrainInfo)
+        with contextlib.closing(Api()) as api:
+            return api.call("GET", "/v1/drain", DrainInfo)
 
     @staticmethod
     def undrain(*, on_progress: Callable[[Progress], Any] | None = None) -> UndrainReport:
@@ -85,8 +85,8 @@ class Housekeeping:
         Args:
             on_progress: Called with how many run.
         """
-        with contextlib.closing(Link()) as link:
-            return link.long_call(
+        with contextlib.closing(Api()) as api:
+            return api.long_call(
                 "DELETE", "/v1/drain", UndrainReport, on_progress=on_progress or ignored
             )
 
@@ -105,8 +105,8 @@ class Housekeeping:
         Raises:
             HostError: Something could not be checked.
         """
-        with contextlib.closing(Link()) as link:
-            return link.long_call(
+        with contextlib.closing(Api()) as api:
+            return api.long_call(
                 "POST",
                 "/v1/fsck",
                 VerifyReport,
@@ -120,5 +120,5 @@ class Housekeeping:
 
         They wake with the program that made them, which the home keeps as long as something needs it.
         """
-        with contextlib.closing(Link()) as link:
-            return link.call("GET", "/v1/upgrade", UpgradeReport)
+        with contextlib.closing(Api()) as api:
+            return api.call("GET", "/v1/upgrade", UpgradeReport)

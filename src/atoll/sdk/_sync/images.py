@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from atoll.protocol import VerifyRequest
-from atoll.sdk._sync.link import Link, ignored, ref
+from atoll.sdk._sync.api import Api, ignored, ref
 from atoll.types import ImageAccess, ImageInfo, Progress, VerifyReport
 
 _Images = list[ImageInfo]
@@ -20,8 +20,8 @@ class Images:
     @staticmethod
     def list() -> _Images:
         """List the images in the home."""
-        with contextlib.closing(Link()) as link:
-            return link.call("GET", "/v1/images", list[ImageInfo])
+        with contextlib.closing(Api()) as api:
+            return api.call("GET", "/v1/images", list[ImageInfo])
 
     @staticmethod
     def ensure(
@@ -48,8 +48,8 @@ class Images:
             HostError: The host lacks a required program.
             NoSpaceError: The disk under the home is full.
         """
-        with contextlib.closing(Link()) as link:
-            return link.long_call(
+        with contextlib.closing(Api()) as api:
+            return api.long_call(
                 "POST", f"/v1/images/{ref(name)}", ImageInfo, access, on_progress=on_progress
             )
 
@@ -68,9 +68,9 @@ class Images:
             UnsupportedError: There is no such image for this machine.
             NoSpaceError: The disk under the home is full.
         """
-        with contextlib.closing(Link()) as link:
+        with contextlib.closing(Api()) as api:
             path = f"/v1/images/{ref(name)}?newest=true"
-            return link.long_call("POST", path, ImageInfo, on_progress=on_progress)
+            return api.long_call("POST", path, ImageInfo, on_progress=on_progress)
 
     @staticmethod
     def get(name: str) -> ImageInfo:
@@ -79,8 +79,8 @@ class Images:
         Raises:
             ImageNotFoundError: No image has that name.
         """
-        with contextlib.closing(Link()) as link:
-            return link.call("GET", f"/v1/images/{ref(name)}", ImageInfo)
+        with contextlib.closing(Api()) as api:
+            return api.call("GET", f"/v1/images/{ref(name)}", ImageInfo)
 
     @staticmethod
     def verify(*names: str, on_progress: Callable[[Progress], Any] | None = None) -> VerifyReport:
@@ -95,9 +95,9 @@ class Images:
         Raises:
             ImageNotFoundError: No image has that name.
         """
-        with contextlib.closing(Link()) as link:
+        with contextlib.closing(Api()) as api:
             wanted = VerifyRequest(names=list(names))
-            return link.long_call(
+            return api.long_call(
                 "POST", "/v1/verified-images", VerifyReport, wanted, on_progress=on_progress or ignored
             )
 
@@ -109,5 +109,5 @@ class Images:
             ImageNotFoundError: No image has that name.
             InUseError: A sandbox or snapshot depends on the image.
         """
-        with contextlib.closing(Link()) as link:
-            link.delete(f"/v1/images/{ref(name)}")
+        with contextlib.closing(Api()) as api:
+            api.delete(f"/v1/images/{ref(name)}")

@@ -7,7 +7,7 @@ import contextlib
 
 from atoll.errors import InvalidSpecError
 from atoll.protocol import KeyCheck, KeyRequest
-from atoll.sdk._sync.link import Link, ref
+from atoll.sdk._sync.api import Api, ref
 from atoll.types import KeyInfo, NewKey, TeamInfo
 from atoll.types.internal import check_number
 
@@ -40,8 +40,8 @@ class Keys:
             if expires_in_s == float("inf"):
                 raise InvalidSpecError("expires_in_s is inf", hint=hint)
         body = KeyRequest(team=team, name=name, expires_in_s=expires_in_s)
-        with contextlib.closing(Link()) as link:
-            return link.call("POST", "/v1/keys", NewKey, body)
+        with contextlib.closing(Api()) as api:
+            return api.call("POST", "/v1/keys", NewKey, body)
 
     @staticmethod
     def list(team: str | None = None) -> _Keys:
@@ -51,8 +51,8 @@ class Keys:
             TeamNotFoundError: There is no such team.
         """
         query = "" if team is None else f"?team={ref(team)}"
-        with contextlib.closing(Link()) as link:
-            return link.call("GET", f"/v1/keys{query}", list[KeyInfo])
+        with contextlib.closing(Api()) as api:
+            return api.call("GET", f"/v1/keys{query}", list[KeyInfo])
 
     @staticmethod
     def revoke(key_id: str) -> KeyInfo:
@@ -61,9 +61,9 @@ class Keys:
         Raises:
             KeyNotFoundError: No key has that id.
         """
-        with contextlib.closing(Link()) as link:
+        with contextlib.closing(Api()) as api:
             path = f"/v1/keys/{ref(key_id)}"
-            return link.call("DELETE", path, KeyInfo, repeatable=True)
+            return api.call("DELETE", path, KeyInfo, repeatable=True)
 
     @staticmethod
     def check(key: str) -> TeamInfo:
@@ -72,5 +72,5 @@ class Keys:
         Raises:
             DeniedError: The key is wrong, revoked or expired.
         """
-        with contextlib.closing(Link()) as link:
-            return link.call("POST", "/v1/keys/check", TeamInfo, KeyCheck(key=key), repeatable=True)
+        with contextlib.closing(Api()) as api:
+            return api.call("POST", "/v1/keys/check", TeamInfo, KeyCheck(key=key), repeatable=True)

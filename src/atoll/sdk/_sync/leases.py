@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from atoll.protocol import KeepAwakeRequest, LeaseRequest
-from atoll.sdk._sync.link import LONG_S, Link
+from atoll.sdk._sync.api import LONG_S, Api
 from atoll.types import Lifecycle, SandboxInfo
 from atoll.types.internal import check_number
 
@@ -12,7 +12,7 @@ from atoll.types.internal import check_number
 class Leases:
     """Gives a sandbox the methods that say how long it runs."""
 
-    _link: Link
+    _api: Api
     _path: str
 
     def set_lease(self, ttl_s: float | None, *, extend_only: bool = False) -> SandboxInfo:
@@ -33,7 +33,7 @@ class Leases:
         """
         Lifecycle(ttl_s=ttl_s).check()
         body = LeaseRequest(ttl_s=ttl_s, extend_only=extend_only)
-        return self._link.call("POST", f"{self._path}/lease", SandboxInfo, body, timeout_s=LONG_S)
+        return self._api.call("POST", f"{self._path}/lease", SandboxInfo, body, timeout_s=LONG_S)
 
     def keep_awake(self, seconds: float) -> SandboxInfo:
         """Wake the sandbox, and have it count as active for so long, whatever it does.
@@ -50,4 +50,4 @@ class Leases:
         """
         check_number("seconds", seconds, least=0, most=86_400, hint="give 0 to 86,400 seconds")
         body = KeepAwakeRequest(seconds=seconds)
-        return self._link.call("POST", f"{self._path}/keep-awake", SandboxInfo, body, timeout_s=LONG_S)
+        return self._api.call("POST", f"{self._path}/keep-awake", SandboxInfo, body, timeout_s=LONG_S)

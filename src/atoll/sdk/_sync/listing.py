@@ -9,7 +9,7 @@ from typing import get_args
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
 from atoll.protocol import LogsPage
-from atoll.sdk._sync.link import Link, ref
+from atoll.sdk._sync.api import Api, ref
 from atoll.sdk._io_sync import sleep
 from atoll.types import SandboxInfo, SandboxPage, SandboxState
 from atoll.types.internal import check_choice, check_number, copied
@@ -34,10 +34,10 @@ def listed(
     labels = copied("metadata", metadata)
     left = limit
     cursor: str | None = None
-    with contextlib.closing(Link()) as link:
+    with contextlib.closing(Api()) as api:
         while left is None or left > 0:
             query = _query(state, labels, team, _PAGE if left is None else min(left, _PAGE), cursor)
-            page = link.call("GET", f"/v1/sandboxes?{query}", SandboxPage)
+            page = api.call("GET", f"/v1/sandboxes?{query}", SandboxPage)
             for info in page.sandboxes[:left]:
                 yield info
             cursor = page.cursor
@@ -72,7 +72,7 @@ def _query(
     return "&".join(parts)
 
 
-def logged(link: Link, path: str, *, follow: bool) -> Iterator[str]:
+def logged(api: Api, path: str, *, follow: bool) -> Iterator[str]:
     """Iterate over the log of the sandbox with the route ``path``.
 
     With ``follow``, continue until it is killed.
@@ -80,7 +80,7 @@ def logged(link: Link, path: str, *, follow: bool) -> Iterator[str]:
     offset, end = 0, None
     while True:
         try:
-            page = link.call("GET", f"{path}/logs?offset={offset}", LogsPage)
+            page = api.call("GET", f"{path}/logs?offset={offset}", LogsPage)
         except SandboxNotFoundError:
             if offset and follow:
                 return

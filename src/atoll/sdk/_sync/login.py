@@ -9,7 +9,7 @@ import os
 from atoll.errors import InvalidSpecError
 from atoll.protocol import PROTOCOL_VERSION, RemoteHello
 from atoll.sdk import _server
-from atoll.sdk._sync.link import Link
+from atoll.sdk._sync.api import Api
 from atoll.types.internal import check_text
 
 
@@ -37,8 +37,8 @@ class Login:
         for name, value in (("url", url), ("key", key)):
             check_text(name, value)
         server = _server.given(url, key, ca)
-        with contextlib.closing(Link(server)) as link:
-            hello = link.call("GET", "/hello", RemoteHello)
+        with contextlib.closing(Api(server)) as api:
+            hello = api.call("GET", "/hello", RemoteHello)
         if hello.protocol != PROTOCOL_VERSION:
             raise InvalidSpecError(
                 f"{server.url} runs atoll {hello.version} with protocol {hello.protocol}, not {PROTOCOL_VERSION}",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from atoll.errors import NameTakenError, SandboxNotFoundError
 from atoll.protocol import ResumeRequest
-from atoll.sdk._sync.link import LONG_S, Link, closed_on_error, ref
+from atoll.sdk._sync.api import LONG_S, Api, closed_on_error, ref
 from atoll.sdk._sync.listing import listed
 from atoll.sdk._sync.reaching import Reaching
 from atoll.sdk._foreign import Kind, foreign_argument, foreign_attribute, made_directly, no_foreign_arguments
@@ -47,15 +47,15 @@ class Opening(Reaching, metaclass=Kind):
     if not TYPE_CHECKING:  # a type checker must go on seeing which names there are
 
         def __new__(cls, *args: Any, **_: Any) -> Self:
-            if not args or not isinstance(args[0], Link):
+            if not args or not isinstance(args[0], Api):
                 raise made_directly(cls)
             return super().__new__(cls)
 
         def __getattr__(self, name: str) -> Any:
             raise foreign_attribute(self, name)
 
-    def __init__(self, link: Link, info: SandboxInfo, *, kill_at_exit: bool = False) -> None:
-        super().__init__(link, info)
+    def __init__(self, api: Api, info: SandboxInfo, *, kill_at_exit: bool = False) -> None:
+        super().__init__(api, info)
         self._kill_at_exit = kill_at_exit
 
     @classmethod
@@ -139,11 +139,11 @@ class Opening(Reaching, metaclass=Kind):
             ports=hosting.ports,
             idempotency_key=hosting.idempotency_key,
         )
-        link, line = Link(), line_for(wait.on_progress)
+        api, line = Api(), line_for(wait.on_progress)
         try:
-            make = partial(link.make, "/v1/sandboxes", SandboxInfo, spec.checked(), within_s=wait.within_s)
+            make = partial(api.make, "/v1/sandboxes", SandboxInfo, spec.checked(), within_s=wait.within_s)
             return make(
-                lambda info: line.before(cls(link, info, kill_at_exit=not keep)), on_progress=line.report
+                lambda info: line.before(cls(api, info, kill_at_exit=not keep)), on_progress=line.report
             )
         except BaseException:
             line.close()
@@ -175,16 +175,16 @@ class Opening(Reaching, metaclass=Kind):
         """
         Lifecycle(ttl_s=ttl_s).check()
         path = f"/v1/sandboxes/{ref(id_or_name)}"
-        with closed_on_error(Link()) as link:
+        with closed_on_error(Api()) as api:
             if wake:
                 body, began = ResumeRequest(ttl_s=ttl_s), time.time()
-                info = link.call(
+                info = api.call(
                     "POST", f"{path}/wake", SandboxInfo, body, timeout_s=LONG_S, repeatable=True
                 )
                 tell_recovery_since(info, began)
             else:
-                info = link.call("GET", path, SandboxInfo)
-        return cls(link, info)
+                info = api.call("GET", path, SandboxInfo)
+        return cls(api, info)
 
     @classmethod
     def connect_or_create(
@@ -234,7 +234,7 @@ class Opening(Reaching, metaclass=Kind):
 
         This asks nothing, and the first use wakes it.
         """
-        return cls(Link(), info)
+        return cls(Api(), info)
 
     @classmethod
     def get(cls, id_or_name: str) -> SandboxInfo:
@@ -243,8 +243,8 @@ class Opening(Reaching, metaclass=Kind):
         Raises:
             SandboxNotFoundError: No sandbox has that id or name.
         """
-        with contextlib.closing(Link()) as link:
-            return link.call("GET", f"/v1/sandboxes/{ref(id_or_name)}", SandboxInfo)
+        with contextlib.closing(Api()) as api:
+            return api.call("GET", f"/v1/sandboxes/{ref(id_or_name)}", SandboxInfo)
 
     @classmethod
     @no_foreign_arguments

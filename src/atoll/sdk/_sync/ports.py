@@ -9,7 +9,7 @@ from collections.abc import Callable
 from atoll.errors import DeadlineError, NotFoundError, SandboxNotFoundError, StateError
 from atoll.protocol import LinkRequest, check_link
 from atoll.sdk._sync.forward import Forward
-from atoll.sdk._sync.link import Link
+from atoll.sdk._sync.api import Api
 from atoll.sdk._sync.places import There
 from atoll.sdk._deadline import Deadline, check_timeout
 from atoll.sdk._foreign import Part
@@ -25,8 +25,8 @@ _LONGEST_LOOK_S = 0.5
 class Ports(Part):
     """What listens inside a sandbox. A connection to it wakes the sandbox."""
 
-    def __init__(self, link: Link, sandbox_id: str, info: Callable[[], SandboxInfo]) -> None:
-        self._link = link
+    def __init__(self, api: Api, sandbox_id: str, info: Callable[[], SandboxInfo]) -> None:
+        self._api = api
         self._sandbox_id = sandbox_id
         self._info = info
 
@@ -46,7 +46,7 @@ class Ports(Part):
             DeadlineError: The sandbox did not answer in time.
         """
         check_number("port", port, least=1, most=65535, whole=True, hint="give 1 to 65535")
-        return user_socket(self._link.dial(self._sandbox_id, port))
+        return user_socket(self._api.dial(self._sandbox_id, port))
 
     def wait(self, port: int, *, timeout_s: float | None = 60.0) -> None:
         """Wait until something inside accepts connections on a TCP port.
@@ -96,7 +96,7 @@ class Ports(Part):
         Raises:
             InvalidSpecError: One of the two is not a port number.
         """
-        return Forward(self._link, self._sandbox_id, port, local_port)
+        return Forward(self._api, self._sandbox_id, port, local_port)
 
     def url(self, port: int, *, expires_in_s: float | None = None) -> str:
         """Return the address at which a browser reaches a port inside, through the running ``atoll serve``.
@@ -112,10 +112,10 @@ class Ports(Part):
             StateError: No server runs for this home, or the sandbox belongs to no team, so that none serves it.
         """
         check_link(port, expires_in_s)
-        place = self._link.place
+        place = self._api.place
         if isinstance(place, There):
             wish = LinkRequest(port=port, expires_in_s=expires_in_s)
-            return self._link.call("POST", f"/v1/sandboxes/{self._sandbox_id}/links", str, wish)
+            return self._api.call("POST", f"/v1/sandboxes/{self._sandbox_id}/links", str, wish)
         info = self._info()
         if info.team is None:
             raise StateError(

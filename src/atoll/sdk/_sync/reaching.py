@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, overload
 
 from atoll.errors import InvalidSpecError, StateError
-from atoll.sdk._sync.link import Link
+from atoll.sdk._sync.api import Api
 from atoll.sdk._sync.mcp import McpAddress
 from atoll.sdk._sync.ports import Ports
 from atoll.sdk._sync.processes import Processes
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 class Reaching(States):
     """Gives a sandbox its programs and ports."""
 
-    def __init__(self, link: Link, info: SandboxInfo) -> None:
-        super().__init__(link, info)
+    def __init__(self, api: Api, info: SandboxInfo) -> None:
+        super().__init__(api, info)
         self.processes: Processes = Processes(self._agent)
-        self.ports: Ports = Ports(link, self.id, self.info)
+        self.ports: Ports = Ports(api, self.id, self.info)
 
     @overload
     def mcp(self, *, port: int, path: str = "/mcp") -> McpAddress: ...

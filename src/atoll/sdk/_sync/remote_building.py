@@ -13,7 +13,7 @@ from atoll.errors import AtollError, StateError, SupervisorError
 from atoll.protocol import BuildNews, BuildRun, FinishRequest, raise_body
 from atoll.sdk._sync.building import failure
 from atoll.sdk._sync.http import Answer
-from atoll.sdk._sync.link import Link, ref
+from atoll.sdk._sync.api import Api, ref
 from atoll.sdk._sync.stage import read_pieces
 from atoll.sdk._context import Context
 from atoll.sdk._io_sync import call, in_thread, shielded
@@ -31,7 +31,7 @@ class RemoteBuilder:
     """Has a server build one template.
 
     Args:
-        link: The connection to the server.
+        api: The connection to the server.
         build_id: The build, which waits.
         spec: What to build.
         context: Where copied files come from.
@@ -41,7 +41,7 @@ class RemoteBuilder:
 
     def __init__(
         self,
-        link: Link,
+        api: Api,
         build_id: str,
         spec: TemplateSpec,
         *,
@@ -49,7 +49,7 @@ class RemoteBuilder:
         on_begun: Callable[[BuildInfo], Any] | None,
         on_line: Callable[[BuildLine], Any] | None,
     ) -> None:
-        self._link = link
+        self._api = api
         self._path = f"/v1/builds/{ref(build_id)}"
         self._spec = spec
         self._context = context
@@ -71,7 +71,7 @@ class RemoteBuilder:
                 stages={name: self._sent_stage(name) for name in stages_needed(self._spec)},
             )
             wanted = BuildRun(spec=spec, timeout_s=timeout_s)
-            answer = self._link.stream("POST", f"{self._path}/run", wanted, silence_s=_SILENCE_S)
+            answer = self._api.stream("POST", f"{self._path}/run", wanted, silence_s=_SILENCE_S)
             try:
                 return self._followed(answer)
             finally:
@@ -84,7 +84,7 @@ class RemoteBuilder:
             over = FinishRequest(state=state, reason=failure(error))
             with shielded(_END_S), contextlib.suppress(AtollError):
                 # if this call fails, the server notices that the connection is gone
-                self._link.call("POST", f"{self._path}/finish", BuildInfo, over, timeout_s=_END_S)
+                self._api.call("POST", f"{self._path}/finish", BuildInfo, over, timeout_s=_END_S)
             raise
 
     def _sent_stage(self, name: str) -> StageSpec:
@@ -97,9 +97,9 @@ class RemoteBuilder:
             return step
         digest = in_thread(self._context.upload_name, step.sources, step.archive)
         path = f"/v1/uploads/{digest}"
-        if not self._link.call("GET", path, bool):
+        if not self._api.call("GET", path, bool):
             pieces = in_thread(self._context.upload, step.sources, step.archive)
-            self._link.upload(path, bool, read_pieces(pieces))
+            self._api.upload(path, bool, read_pieces(pieces))
         return msgspec.structs.replace(step, archive=digest)
 
     def _followed(self, answer: Answer) -> BuildInfo:

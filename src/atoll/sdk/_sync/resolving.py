@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-from atoll.sdk._sync.link import Link, ref
+from atoll.sdk._sync.api import Api, ref
 from atoll.types import Resolved
 
 
-def resolved(link: Link, template: str, team: str | None) -> Resolved:
+def resolved(api: Api, template: str, team: str | None) -> Resolved:
     """What a sandbox of ``NAME`` or ``NAME:TAG`` starts from.
 
     Raises:
         TemplateNotFoundError: There is no such template, or it has no such tag.
     """
-    return link.call("GET", f"/v1/resolved{of_team(team, ref=template)}", Resolved)
+    return api.call("GET", f"/v1/resolved{of_team(team, ref=template)}", Resolved)
 
 
 def of_team(team: str | None, **more: str) -> str:

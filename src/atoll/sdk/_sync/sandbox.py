@@ -12,7 +12,7 @@ from atoll.sdk._sync.code import Code
 from atoll.sdk._sync.egress import Egress
 from atoll.sdk._sync.files import Files
 from atoll.sdk._sync.git import Git
-from atoll.sdk._sync.link import Link
+from atoll.sdk._sync.api import Api
 from atoll.sdk._sync.opening import Opening
 from atoll.sdk._sync.programs import (
     MAX_OUTPUT_BYTES,
@@ -68,12 +68,12 @@ class Sandbox(Opening):
     - SupervisorError and VersionMismatchError: the supervisor cannot be started, or has another version.
     """
 
-    def __init__(self, link: Link, info: SandboxInfo, *, kill_at_exit: bool = False) -> None:
-        super().__init__(link, info, kill_at_exit=kill_at_exit)
+    def __init__(self, api: Api, info: SandboxInfo, *, kill_at_exit: bool = False) -> None:
+        super().__init__(api, info, kill_at_exit=kill_at_exit)
         self.files: Files = Files(self._agent)
         self.code: Code = Code(self._agent)
-        self.egress: Egress = Egress(link, self._path)
-        self.services: Services = Services(link, self._agent, self._path)
+        self.egress: Egress = Egress(api, self._path)
+        self.services: Services = Services(api, self._agent, self._path)
         self._holding: Holding | None = None
 
     @property
@@ -83,7 +83,7 @@ class Sandbox(Opening):
 
     def __enter__(self) -> Sandbox:
         if self._holding is None:
-            self._holding = Holding(self._link.place.where, self._path, binds=self._kill_at_exit)
+            self._holding = Holding(self._api.place.where, self._path, binds=self._kill_at_exit)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -109,7 +109,7 @@ class Sandbox(Opening):
         The sandbox goes on, and the next use of this object connects again.
         """
         self._agent.close()
-        self._link.close()
+        self._api.close()
 
     @no_foreign_arguments
     def run(
@@ -233,9 +233,9 @@ class Sandbox(Opening):
         body = fork_request(count, names, lifecycle)
 
         def handles(infos: _Infos) -> _Sandboxes:
-            return [type(self)(Link(self._link.place), info, kill_at_exit=True) for info in infos]
+            return [type(self)(Api(self._api.place), info, kill_at_exit=True) for info in infos]
 
-        return self._link.make(f"{self._path}/fork", _Infos, body, handles)
+        return self._api.make(f"{self._path}/fork", _Infos, body, handles)
 
     def promote(
         self,
@@ -270,7 +270,7 @@ class Sandbox(Opening):
             SandboxCrashedError: The winner cannot run with this sandbox's limits.
         """
         body = promote_request(fork, name)
-        kept = self._link.long_call(
+        kept = self._api.long_call(
             "POST", f"{self._path}/promote", SnapshotInfo, body, on_progress=on_progress
         )
         self._agent.close()
@@ -300,7 +300,7 @@ class Sandbox(Opening):
             UnsupportedError: The engine keeps the disk.
         """
         body = diff_request(base, paths)
-        return self._link.long_call(
+        return self._api.long_call(
             "POST", f"{self._path}/diff", FilesDiff, body, on_progress=on_progress
         )
 
@@ -311,6 +311,6 @@ class Sandbox(Opening):
             SandboxNotFoundError: The sandbox was killed before.
         """
         try:
-            self._link.delete(self._path)
+            self._api.delete(self._path)
         finally:
             self.close()

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterable, Mapping
 
 from atoll.protocol import SecretRequest, SecretUpdate
-from atoll.sdk._sync.link import Link, ref
+from atoll.sdk._sync.api import Api, ref
 from atoll.sdk._sync.volumes import team_query
 from atoll.types import SecretInfo
 from atoll.types.internal import check_secret_value, copied, texts_of
@@ -57,14 +57,14 @@ class Secrets:
             canary=canary,
             team=team,
         )
-        with contextlib.closing(Link()) as link:
-            return link.call("POST", "/v1/secrets", SecretInfo, body)
+        with contextlib.closing(Api()) as api:
+            return api.call("POST", "/v1/secrets", SecretInfo, body)
 
     @staticmethod
     def list(*, team: str | None = None) -> _Secrets:
         """List the secrets of the home, or of one team, oldest first."""
-        with contextlib.closing(Link()) as link:
-            return link.call("GET", f"/v1/secrets{team_query(team)}", _Secrets)
+        with contextlib.closing(Api()) as api:
+            return api.call("GET", f"/v1/secrets{team_query(team)}", _Secrets)
 
     @staticmethod
     def get(id_or_name: str, *, team: str | None = None) -> SecretInfo:
@@ -73,8 +73,8 @@ class Secrets:
         Raises:
             SecretNotFoundError: No secret has that id or name.
         """
-        with contextlib.closing(Link()) as link:
-            return link.call("GET", _path(id_or_name, team), SecretInfo)
+        with contextlib.closing(Api()) as api:
+            return api.call("GET", _path(id_or_name, team), SecretInfo)
 
     @staticmethod
     def update(
@@ -98,8 +98,8 @@ class Secrets:
             hosts=None if hosts is None else _patterns(hosts),
             metadata=None if metadata is None else copied("metadata", metadata),
         )
-        with contextlib.closing(Link()) as link:
-            return link.call("POST", _path(id_or_name, team), SecretInfo, body)
+        with contextlib.closing(Api()) as api:
+            return api.call("POST", _path(id_or_name, team), SecretInfo, body)
 
     @staticmethod
     def delete(id_or_name: str, *, team: str | None = None) -> None:
@@ -108,8 +108,8 @@ class Secrets:
         Raises:
             SecretNotFoundError: No secret has that id or name.
         """
-        with contextlib.closing(Link()) as link:
-            link.delete(_path(id_or_name, team))
+        with contextlib.closing(Api()) as api:
+            api.delete(_path(id_or_name, team))
 
 
 def _path(id_or_name: str, team: str | None) -> str:

@@ -9,7 +9,7 @@ from typing import Unpack
 from atoll.errors import InvalidSpecError, ServiceNotFoundError
 from atoll.guest import Verb, kept_from, move_service, service_output
 from atoll.sdk._sync.agent import SILENCE_S, Agent, Frames
-from atoll.sdk._sync.link import LONG_S, Link, ref
+from atoll.sdk._sync.api import LONG_S, Api, ref
 from atoll.sdk._sync.programs import Command, program_of
 from atoll.sdk._bytes import MIB
 from atoll.sdk._deadline import Deadline
@@ -29,8 +29,8 @@ class Services(Part):
     forks or is rolled back, it goes on as every program does.
     """
 
-    def __init__(self, link: Link, agent: Agent, path: str) -> None:
-        self._link = link
+    def __init__(self, api: Api, agent: Agent, path: str) -> None:
+        self._api = api
         self._agent = agent
         self._path = f"{path}/services"
 
@@ -93,11 +93,11 @@ class Services(Part):
             schedule=schedule,
             timeout_s=timeout_s,
         ).check()
-        return self._link.call("POST", self._path, ServiceInfo, spec, timeout_s=LONG_S)
+        return self._api.call("POST", self._path, ServiceInfo, spec, timeout_s=LONG_S)
 
     def list(self) -> Rows[ServiceInfo]:
         """Return all services and how they are, in the order of their addition, without waking the sandbox."""
-        return Rows(self._link.call("GET", self._path, list[ServiceInfo]))
+        return Rows(self._api.call("GET", self._path, list[ServiceInfo]))
 
     def get(self, name: str) -> ServiceInfo:
         """Return one service and how it is, without waking the sandbox.
@@ -152,7 +152,7 @@ class Services(Part):
             ServiceNotFoundError: The sandbox has no such service.
         """
         check_service_name(name)
-        self._link.delete(f"{self._path}/{ref(name)}")
+        self._api.delete(f"{self._path}/{ref(name)}")
 
     def logs(
         self, name: str, *, follow: bool = False, lines: int | None = 1000, max_bytes: int = MIB

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from atoll.protocol import VerifyRequest
-from atoll.sdk._sync.link import LONG_S, Link, ignored, ref
+from atoll.sdk._sync.api import LONG_S, Api, ignored, ref
 from atoll.types import Progress, SnapshotInfo, VerifyReport
 from atoll.types.internal import check_text
 
@@ -23,8 +23,8 @@ class Snapshots:
         """List the snapshots of the home, oldest first: all, one team's, or those made of one sandbox."""
         wanted = {"sandbox": sandbox, "team": team}
         query = "&".join(f"{name}={ref(value)}" for name, value in wanted.items() if value is not None)
-        with contextlib.closing(Link()) as link:
-            return link.call("GET", f"/v1/snapshots?{query}", list[SnapshotInfo])
+        with contextlib.closing(Api()) as api:
+            return api.call("GET", f"/v1/snapshots?{query}", list[SnapshotInfo])
 
     @staticmethod
     def get(id_or_name: str) -> SnapshotInfo:
@@ -33,8 +33,8 @@ class Snapshots:
         Raises:
             SnapshotNotFoundError: No snapshot has that id or name.
         """
-        with contextlib.closing(Link()) as link:
-            return link.call("GET", f"/v1/snapshots/{ref(id_or_name)}", SnapshotInfo)
+        with contextlib.closing(Api()) as api:
+            return api.call("GET", f"/v1/snapshots/{ref(id_or_name)}", SnapshotInfo)
 
     @staticmethod
     def digest(id_or_name: str) -> str:
@@ -47,9 +47,9 @@ class Snapshots:
             SnapshotNotFoundError: No snapshot has that id or name.
             DamagedError: A part of it cannot be read.
         """
-        with contextlib.closing(Link()) as link:
+        with contextlib.closing(Api()) as api:
             path = f"/v1/snapshots/{ref(id_or_name)}/digest"
-            return link.call("GET", path, str, timeout_s=LONG_S)
+            return api.call("GET", path, str, timeout_s=LONG_S)
 
     @staticmethod
     def delete(id_or_name: str) -> None:
@@ -59,8 +59,8 @@ class Snapshots:
             SnapshotNotFoundError: No snapshot has that id or name.
             InUseError: Another snapshot or a sandbox depends on it.
         """
-        with contextlib.closing(Link()) as link:
-            link.delete(f"/v1/snapshots/{ref(id_or_name)}")
+        with contextlib.closing(Api()) as api:
+            api.delete(f"/v1/snapshots/{ref(id_or_name)}")
 
     @staticmethod
     def verify(*names: str, on_progress: Callable[[Progress], Any] | None = None) -> VerifyReport:
@@ -76,8 +76,8 @@ class Snapshots:
         Raises:
             SnapshotNotFoundError: No snapshot has that id or name.
         """
-        with contextlib.closing(Link()) as link:
-            return link.long_call(
+        with contextlib.closing(Api()) as api:
+            return api.long_call(
                 "POST",
                 "/v1/snapshots/verify",
                 VerifyReport,

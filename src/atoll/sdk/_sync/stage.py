@@ -25,7 +25,7 @@ from atoll.protocol import CachedRequest, CachedStep, DefaultsRequest, SnapshotR
 from atoll.sdk import _steps
 from atoll.sdk._sync.http import Upload
 from atoll.sdk._sync.images import Images
-from atoll.sdk._sync.link import LONG_S, Link, ref
+from atoll.sdk._sync.api import LONG_S, Api, ref
 from atoll.sdk._sync.sandbox import Sandbox
 from atoll.sdk._sync.stage_files import found_in_stage, tree_in_stage
 from atoll.sdk._context import Context, is_pattern
@@ -63,7 +63,7 @@ class BuildJob:
     ``step`` says how far the build is; ``stage`` returns a sandbox with the files of a stage.
     """
 
-    link: Link
+    api: Api
     build: BuildInfo
     team: str | None
     limits: Limits
@@ -86,7 +86,7 @@ class BuildJob:
     def record(self, key: str, snapshot_id: str) -> None:
         """Record which steps led to a snapshot."""
         step = CachedStep(step_key=key, snapshot_id=snapshot_id)
-        self.link.send("POST", f"{self.path}/steps", step)
+        self.api.send("POST", f"{self.path}/steps", step)
 
 
 class Stage:
@@ -130,7 +130,7 @@ class Stage:
             return 0, ""
         wanted = CachedRequest(keys=[key for _, key in reversed(usable)])
         path = f"{self._job.path}/cached"
-        found = self._job.link.call("POST", path, CachedStep, wanted, repeatable=True)
+        found = self._job.api.call("POST", path, CachedStep, wanted, repeatable=True)
         return next(((done, found.snapshot_id) for done, key in usable if key == found.step_key), (0, ""))
 
     def run(self, keys: Sequence[str], done: int, snapshot_id: str, *, goes_on: bool) -> str:
@@ -169,9 +169,9 @@ class Stage:
             team=self._job.team,
             attributes={BUILD_ATTRIBUTE: self._job.build.build_id},
         )
-        link = Link()
-        self._sandbox = link.make(
-            "/v1/sandboxes", SandboxInfo, spec, lambda made: Sandbox(link, made)
+        api = Api()
+        self._sandbox = api.make(
+            "/v1/sandboxes", SandboxInfo, spec, lambda made: Sandbox(api, made)
         )
         info = self._sandbox.info()
         self.image = info.image
@@ -316,7 +316,7 @@ class Stage:
         """Give the sandbox other defaults."""
         path = f"/v1/sandboxes/{ref(self.sandbox.id)}/defaults"
         repeatable = wanted.start_command is None
-        self._job.link.call("POST", path, SandboxInfo, wanted, repeatable=repeatable)
+        self._job.api.call("POST", path, SandboxInfo, wanted, repeatable=repeatable)
 
     def keep(self, key: str) -> str:
         """Store the sandbox as it is now, and record which steps led to this state.
@@ -332,7 +332,7 @@ class Stage:
         job = self._job
         body = SnapshotRequest(build_id=job.build.build_id, comment=f"step {job.step} of a template")
         path = f"/v1/sandboxes/{ref(self.sandbox.id)}/snapshots"
-        kept = job.link.call("POST", path, SnapshotInfo, body, timeout_s=LONG_S)
+        kept = job.api.call("POST", path, SnapshotInfo, body, timeout_s=LONG_S)
         job.record(key, kept.snapshot_id)
         return kept.snapshot_id
 

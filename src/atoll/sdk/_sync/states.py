@@ -19,7 +19,7 @@ from atoll.protocol import (
 )
 from atoll.sdk._sync.agent import Agent
 from atoll.sdk._sync.leases import Leases
-from atoll.sdk._sync.link import LONG_S, Link, ref
+from atoll.sdk._sync.api import LONG_S, Api, ref
 from atoll.sdk._sync.listing import logged
 from atoll.sdk._sync.snapshots import snapshot_ref
 from atoll.sdk._notices import tell_recovery_since
@@ -43,11 +43,11 @@ _CUTS = ("pause", "suspend", "unplug")
 class States(Leases):
     """Gives a sandbox the methods that concern the whole of it, and not a program or file in it."""
 
-    def __init__(self, link: Link, info: SandboxInfo) -> None:
+    def __init__(self, api: Api, info: SandboxInfo) -> None:
         self.id: str = info.sandbox_id
         self.name: str | None = info.name
-        self._link = link
-        self._agent = Agent(link, info.sandbox_id)
+        self._api = api
+        self._agent = Agent(api, info.sandbox_id)
         self._path = f"/v1/sandboxes/{ref(info.sandbox_id)}"
 
     def logs(self, *, follow: bool = False) -> Iterator[str]:
@@ -58,7 +58,7 @@ class States(Leases):
         Args:
             follow: Continue with new text until the sandbox is killed.
         """
-        for text in logged(self._link, self._path, follow=follow):
+        for text in logged(self._api, self._path, follow=follow):
             yield text
 
     def set_limits(self, limits: Limits, *, best_effort: bool = False) -> None:
@@ -94,7 +94,7 @@ class States(Leases):
 
     def stats(self) -> SandboxStats:
         """Return what the sandbox uses of the host, without waking it."""
-        return self._link.call("GET", f"{self._path}/stats", SandboxStats)
+        return self._api.call("GET", f"{self._path}/stats", SandboxStats)
 
     def stats_history(self, start: float | None = None, end: float | None = None) -> list[StatsSample]:
         """Return what the sandbox used while it ran in the last hour, every five seconds, oldest first.
@@ -109,11 +109,11 @@ class States(Leases):
         for what, value in given.items():
             check_number(what, value, hint="give Unix seconds")
         query = f"?{urlencode(given)}" if given else ""
-        return Rows(self._link.call("GET", f"{self._path}/stats/history{query}", list[StatsSample]))
+        return Rows(self._api.call("GET", f"{self._path}/stats/history{query}", list[StatsSample]))
 
     def info(self) -> SandboxInfo:
         """Return what is known of the sandbox now: its state, labels and limits. This does not wake it."""
-        return self._link.call("GET", self._path, SandboxInfo)
+        return self._api.call("GET", self._path, SandboxInfo)
 
     def pause(self) -> None:
         """Freeze the sandbox: its memory stays, and it uses no processor.
@@ -201,9 +201,9 @@ class States(Leases):
     ) -> None:
         path, began = f"{self._path}/{how}", time.time()
         if on_progress is not None:
-            info = self._link.long_call("POST", path, SandboxInfo, body, on_progress=on_progress)
+            info = self._api.long_call("POST", path, SandboxInfo, body, on_progress=on_progress)
         else:
-            info = self._link.call("POST", path, SandboxInfo, body, timeout_s=LONG_S, repeatable=True)
+            info = self._api.call("POST", path, SandboxInfo, body, timeout_s=LONG_S, repeatable=True)
         if how in _CUTS:
             self._agent.close()  # from a server, the cut of a connection may arrive after this answer
         tell_recovery_since(info, began)
@@ -227,11 +227,11 @@ class States(Leases):
             if text is not None:
                 check_text(what, text)
         body = SnapshotRequest(name=name, comment=comment)
-        return self._link.call("POST", f"{self._path}/snapshots", SnapshotInfo, body, timeout_s=LONG_S)
+        return self._api.call("POST", f"{self._path}/snapshots", SnapshotInfo, body, timeout_s=LONG_S)
 
     def snapshots(self) -> list[SnapshotInfo]:
         """List the snapshots made of this sandbox."""
-        return Rows(self._link.call("GET", f"/v1/snapshots?sandbox={ref(self.id)}", list[SnapshotInfo]))
+        return Rows(self._api.call("GET", f"/v1/snapshots?sandbox={ref(self.id)}", list[SnapshotInfo]))
 
     def rollback(self, snapshot: str | SnapshotInfo) -> None:
         """Put the sandbox's memory and disk back to one of its own snapshots, in place.
@@ -243,5 +243,5 @@ class States(Leases):
             InvalidSpecError: The snapshot is not in this sandbox's lineage.
         """
         body = RollbackRequest(snapshot=snapshot_ref(snapshot))
-        self._link.call("POST", f"{self._path}/rollback", SandboxInfo, body, timeout_s=LONG_S)
+        self._api.call("POST", f"{self._path}/rollback", SandboxInfo, body, timeout_s=LONG_S)
         self._agent.close()

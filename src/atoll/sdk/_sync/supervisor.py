@@ -19,7 +19,7 @@ from atoll.protocol import (
     UnplugRequest,
 )
 from atoll.sdk import _spawn
-from atoll.sdk._sync.link import LONG_S, Link
+from atoll.sdk._sync.api import LONG_S, Api
 from atoll.sdk._io_sync import in_thread
 from atoll.types.internal import check_number, check_text, texts_of
 
@@ -57,8 +57,8 @@ class Supervisor:
         One that hangs does not answer. ``unplug_without`` does not need it.
         """
         check_number("within_s", within_s, least=0.001, hint="give seconds")
-        with contextlib.closing(Link(may_start=False)) as link:
-            return in_thread(_spawn.answers, link.home, within_s)
+        with contextlib.closing(Api(may_start=False)) as api:
+            return in_thread(_spawn.answers, api.home, within_s)
 
     @staticmethod
     def unplug_all(reason: str | None = None) -> UnpluggedAll:
@@ -68,9 +68,9 @@ class Supervisor:
         """
         if reason is not None:
             check_text("reason", reason)
-        with contextlib.closing(Link()) as link:
+        with contextlib.closing(Api()) as api:
             body = UnplugRequest(reason=reason)
-            return link.call("POST", "/v1/unplug-all", UnpluggedAll, body, timeout_s=LONG_S)
+            return api.call("POST", "/v1/unplug-all", UnpluggedAll, body, timeout_s=LONG_S)
 
     @staticmethod
     def unplug_without(
@@ -91,8 +91,8 @@ class Supervisor:
         named = texts_of("sandboxes", sandboxes)
         if reason is not None:
             check_text("reason", reason)
-        link = Link(may_start=False)
-        return in_thread(_spawn.emergency_unplug, link.home, named, reason)
+        api = Api(may_start=False)
+        return in_thread(_spawn.emergency_unplug, api.home, named, reason)
 
     @staticmethod
     def stop(*, force: bool = False) -> bool:
@@ -105,14 +105,14 @@ class Supervisor:
         Raises:
             SupervisorError: The supervisor has not ended a minute after it said it would.
         """
-        with contextlib.closing(Link(may_start=False)) as link:
-            before = in_thread(_spawn.running_pid, link.home)
+        with contextlib.closing(Api(may_start=False)) as api:
+            before = in_thread(_spawn.running_pid, api.home)
             answer = _if_running("POST", f"/stop{'?force=1' if force else ''}", dict[str, Any])
             if answer is None:
                 return False
-            if not in_thread(_spawn.wait_for_end, link.home, before):
+            if not in_thread(_spawn.wait_for_end, api.home, before):
                 raise SupervisorError(
-                    f"the supervisor of {link.home.path} has not ended", hint=f"see {link.home.log}"
+                    f"the supervisor of {api.home.path} has not ended", hint=f"see {api.home.log}"
                 )
             return True
 
@@ -125,24 +125,24 @@ class Supervisor:
         Raises:
             SupervisorError: The examination itself failed.
         """
-        link = Link(may_start=False)
-        return in_thread(_spawn.doctor, link.home)
+        api = Api(may_start=False)
+        return in_thread(_spawn.doctor, api.home)
 
     @staticmethod
     def leftovers() -> list[Leftover]:
         """List what a crash left on the host and nothing owns."""
-        with contextlib.closing(Link()) as link:
-            return link.call("GET", "/v1/leftovers", list[Leftover])
+        with contextlib.closing(Api()) as api:
+            return api.call("GET", "/v1/leftovers", list[Leftover])
 
     @staticmethod
     def collect() -> list[Leftover]:
         """Remove what a crash left on the host, and return what was removed."""
-        with contextlib.closing(Link()) as link:
-            return link.call("DELETE", "/v1/leftovers", list[Leftover], timeout_s=LONG_S)
+        with contextlib.closing(Api()) as api:
+            return api.call("DELETE", "/v1/leftovers", list[Leftover], timeout_s=LONG_S)
 
 
 def _if_running(method: str, path: str, kind: type[_Value]) -> _Value | None:
-    with contextlib.closing(Link(may_start=False)) as link:
-        if in_thread(_spawn.running_pid, link.home) is None:
+    with contextlib.closing(Api(may_start=False)) as api:
+        if in_thread(_spawn.running_pid, api.home) is None:
             return None
-        return link.call(method, path, kind, timeout_s=LONG_S)
+        return api.call(method, path, kind, timeout_s=LONG_S)

@@ -7,7 +7,7 @@ import contextlib
 
 from atoll.policy import ceiling_of, check_ceiling
 from atoll.protocol import CeilingRequest, TeamRequest
-from atoll.sdk._sync.link import LONG_S, Link, ref
+from atoll.sdk._sync.api import LONG_S, Api, ref
 from atoll.types import EgressPolicy, Quotas, TeamInfo, TeamUse
 from atoll.types.internal import check_kind
 
@@ -35,14 +35,14 @@ class Teams:
         quotas = Quotas() if quotas is None else quotas
         check_kind("quotas", quotas, Quotas)
         body = TeamRequest(name=name, quotas=quotas.check())
-        with contextlib.closing(Link()) as link:
-            return link.call("POST", "/v1/teams", TeamInfo, body)
+        with contextlib.closing(Api()) as api:
+            return api.call("POST", "/v1/teams", TeamInfo, body)
 
     @staticmethod
     def list() -> _Teams:
         """List the teams of the home, oldest first."""
-        with contextlib.closing(Link()) as link:
-            return link.call("GET", "/v1/teams", list[TeamInfo])
+        with contextlib.closing(Api()) as api:
+            return api.call("GET", "/v1/teams", list[TeamInfo])
 
     @staticmethod
     def get(name: str) -> TeamInfo:
@@ -51,8 +51,8 @@ class Teams:
         Raises:
             TeamNotFoundError: No team has that name.
         """
-        with contextlib.closing(Link()) as link:
-            return link.call("GET", f"/v1/teams/{ref(name)}", TeamInfo)
+        with contextlib.closing(Api()) as api:
+            return api.call("GET", f"/v1/teams/{ref(name)}", TeamInfo)
 
     @staticmethod
     def use(name: str) -> TeamUse:
@@ -63,8 +63,8 @@ class Teams:
         Raises:
             TeamNotFoundError: No team has that name.
         """
-        with contextlib.closing(Link()) as link:
-            return link.call("GET", f"/v1/teams/{ref(name)}/use", TeamUse, timeout_s=LONG_S)
+        with contextlib.closing(Api()) as api:
+            return api.call("GET", f"/v1/teams/{ref(name)}/use", TeamUse, timeout_s=LONG_S)
 
     @staticmethod
     def set_quotas(name: str, quotas: Quotas) -> TeamInfo:
@@ -75,9 +75,9 @@ class Teams:
             InvalidSpecError: A quota is invalid.
         """
         check_kind("quotas", quotas, Quotas)
-        with contextlib.closing(Link()) as link:
+        with contextlib.closing(Api()) as api:
             path = f"/v1/teams/{ref(name)}/quotas"
-            return link.call("PUT", path, TeamInfo, quotas.check(), repeatable=True)
+            return api.call("PUT", path, TeamInfo, quotas.check(), repeatable=True)
 
     @staticmethod
     def set_ceiling(name: str, policy: EgressPolicy | None) -> TeamInfo:
@@ -97,10 +97,10 @@ class Teams:
         """
         if policy is not None:
             check_ceiling(ceiling_of(policy))
-        with contextlib.closing(Link()) as link:
+        with contextlib.closing(Api()) as api:
             path = f"/v1/teams/{ref(name)}/ceiling"
             body = CeilingRequest(ceiling=policy)
-            return link.call("PUT", path, TeamInfo, body, repeatable=True)
+            return api.call("PUT", path, TeamInfo, body, repeatable=True)
 
     @staticmethod
     def delete(name: str) -> None:
@@ -110,5 +110,5 @@ class Teams:
             TeamNotFoundError: No team has that name.
             InUseError: The team owns sandboxes, snapshots, volumes or templates.
         """
-        with contextlib.closing(Link()) as link:
-            link.delete(f"/v1/teams/{ref(name)}")
+        with contextlib.closing(Api()) as api:
+            api.delete(f"/v1/teams/{ref(name)}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from atoll.protocol import FinishRequest, PublishRequest, RecordRequest, TagsRequest
 from atoll.sdk._sync.builds import BUILD_S, carry_out, request_build
-from atoll.sdk._sync.link import LONG_S, Link, ref
+from atoll.sdk._sync.api import LONG_S, Api, ref
 from atoll.sdk._sync.resolving import of_team, resolved
 from atoll.sdk._sync.sandbox import Sandbox
 from atoll.sdk._sync.snapshots import snapshot_ref
@@ -35,8 +35,8 @@ class Templates:
     @staticmethod
     def list(*, team: str | None = None) -> _Templates:
         """List the templates of the home, or of one team, oldest first."""
-        with contextlib.closing(Link()) as link:
-            return link.call("GET", f"/v1/templates{of_team(team)}", list[TemplateInfo])
+        with contextlib.closing(Api()) as api:
+            return api.call("GET", f"/v1/templates{of_team(team)}", list[TemplateInfo])
 
     @staticmethod
     def get(template: str, *, team: str | None = None) -> TemplateInfo:
@@ -45,8 +45,8 @@ class Templates:
         Raises:
             TemplateNotFoundError: The team sees no such template.
         """
-        with contextlib.closing(Link()) as link:
-            return link.call("GET", f"/v1/templates/{ref(template)}{of_team(team)}", TemplateInfo)
+        with contextlib.closing(Api()) as api:
+            return api.call("GET", f"/v1/templates/{ref(template)}{of_team(team)}", TemplateInfo)
 
     @staticmethod
     def resolve(template: str, team: str | None = None) -> Resolved:
@@ -55,8 +55,8 @@ class Templates:
         Raises:
             TemplateNotFoundError: There is no such template, or the template has no such tag.
         """
-        with contextlib.closing(Link()) as link:
-            return resolved(link, template, team)
+        with contextlib.closing(Api()) as api:
+            return resolved(api, template, team)
 
     @staticmethod
     def record(
@@ -88,8 +88,8 @@ class Templates:
         else:
             path = f"/v1/snapshots/{ref(snapshot_ref(snapshot))}/template"
         body = RecordRequest(name=name, team=team, tags=texts_of("tags", tags))
-        with contextlib.closing(Link()) as link:
-            return link.call("POST", path, Resolved, body, timeout_s=LONG_S)
+        with contextlib.closing(Api()) as api:
+            return api.call("POST", path, Resolved, body, timeout_s=LONG_S)
 
     @staticmethod
     def delete(template: str, *, team: str | None = None) -> None:
@@ -100,8 +100,8 @@ class Templates:
         Raises:
             TemplateNotFoundError: The team has no template of that name.
         """
-        with contextlib.closing(Link()) as link:
-            link.delete(f"/v1/templates/{ref(template)}{of_team(team)}")
+        with contextlib.closing(Api()) as api:
+            api.delete(f"/v1/templates/{ref(template)}{of_team(team)}")
 
     @staticmethod
     def tag(template: str, tags: Sequence[str], *, team: str | None = None) -> BuildInfo:
@@ -112,8 +112,8 @@ class Templates:
             InvalidSpecError: A tag is invalid, or no tag is given.
         """
         body = TagsRequest(tags=texts_of("tags", tags), team=team)
-        with contextlib.closing(Link()) as link:
-            return link.call("POST", f"/v1/templates/{ref(template)}/tag", BuildInfo, body)
+        with contextlib.closing(Api()) as api:
+            return api.call("POST", f"/v1/templates/{ref(template)}/tag", BuildInfo, body)
 
     @staticmethod
     def untag(template: str, tags: Sequence[str], *, team: str | None = None) -> None:
@@ -123,9 +123,9 @@ class Templates:
             TemplateNotFoundError: There is no such template.
             InvalidSpecError: ``default`` is among the tags, or no tag is given.
         """
-        with contextlib.closing(Link()) as link:
+        with contextlib.closing(Api()) as api:
             body = TagsRequest(tags=texts_of("tags", tags), team=team)
-            link.send("POST", f"/v1/templates/{ref(template)}/untag", body)
+            api.send("POST", f"/v1/templates/{ref(template)}/untag", body)
 
     @staticmethod
     def publish(template: str, public: bool, *, team: str | None = None) -> TemplateInfo:
@@ -135,8 +135,8 @@ class Templates:
             TemplateNotFoundError: The team has no template of that name.
         """
         body = PublishRequest(public=public, team=team)
-        with contextlib.closing(Link()) as link:
-            return link.call("POST", f"/v1/templates/{ref(template)}/publish", TemplateInfo, body)
+        with contextlib.closing(Api()) as api:
+            return api.call("POST", f"/v1/templates/{ref(template)}/publish", TemplateInfo, body)
 
     @staticmethod
     def from_dockerfile(
@@ -211,8 +211,8 @@ class Templates:
         Raises:
             TemplateNotFoundError: No build has that id.
         """
-        with contextlib.closing(Link()) as link:
-            return link.call("GET", f"/v1/builds/{ref(build_id)}", BuildInfo)
+        with contextlib.closing(Api()) as api:
+            return api.call("GET", f"/v1/builds/{ref(build_id)}", BuildInfo)
 
     @staticmethod
     def cancel(build_id: str, *, reason: str = "it was cancelled") -> BuildInfo:
@@ -222,12 +222,12 @@ class Templates:
             TemplateNotFoundError: No build has that id.
         """
         body = FinishRequest(state="cancelled", reason=reason)
-        with contextlib.closing(Link()) as link:
+        with contextlib.closing(Api()) as api:
             path = f"/v1/builds/{ref(build_id)}/finish"
-            return link.call("POST", path, BuildInfo, body, timeout_s=LONG_S, repeatable=True)
+            return api.call("POST", path, BuildInfo, body, timeout_s=LONG_S, repeatable=True)
 
     @staticmethod
     def forget_steps() -> PrunedSteps:
         """Erase the stored steps of earlier builds, so that the next builds run all their steps."""
-        with contextlib.closing(Link()) as link:
-            return link.call("DELETE", "/v1/steps", PrunedSteps, timeout_s=LONG_S)
+        with contextlib.closing(Api()) as api:
+            return api.call("DELETE", "/v1/steps", PrunedSteps, timeout_s=LONG_S)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from atoll.errors import FileError, FileMissingError, NotADirectoryInSandboxError
 from atoll.protocol import AttributesRequest
 from atoll.sdk._sync.http import Upload
-from atoll.sdk._sync.link import Link, ref
+from atoll.sdk._sync.api import Api, ref
 from atoll.sdk._bytes import GIB, as_bytes, check_upload, sliced
 from atoll.types import GuestPath, VolumeEntry
 from atoll.types.internal import check_kind, check_number, path_text
@@ -49,8 +49,8 @@ class VolumeFiles:
         Raises:
             FileMissingError: Nothing has that path.
         """
-        with contextlib.closing(Link()) as link:
-            return link.call("GET", self._path("entry", path), VolumeEntry)
+        with contextlib.closing(Api()) as api:
+            return api.call("GET", self._path("entry", path), VolumeEntry)
 
     def exists(self, path: GuestPath) -> bool:
         """Tell whether something has that path, even if it is only a broken symbolic link."""
@@ -68,8 +68,8 @@ class VolumeFiles:
             NotADirectoryInSandboxError: The path is not a directory.
             FileError: The directory has more entries.
         """
-        with contextlib.closing(Link()) as link:
-            return link.call("GET", self._path("dir", path, depth=depth), list[VolumeEntry])
+        with contextlib.closing(Api()) as api:
+            return api.call("GET", self._path("dir", path, depth=depth), list[VolumeEntry])
 
     def mkdir(
         self,
@@ -93,9 +93,9 @@ class VolumeFiles:
             FileTakenError: Something has that path.
             FileMissingError: The directory above is missing, without ``parents``.
         """
-        with contextlib.closing(Link()) as link:
+        with contextlib.closing(Api()) as api:
             where = self._path("dir", path, parents=parents, mode=mode, uid=uid, gid=gid)
-            return link.call("POST", where, VolumeEntry)
+            return api.call("POST", where, VolumeEntry)
 
     def read(self, path: GuestPath, *, max_bytes: int = GIB) -> str:
         """Return a file's text, decoded as UTF-8 with bad bytes replaced.
@@ -128,8 +128,8 @@ class VolumeFiles:
             FileMissingError: There is no such file. The first step of the iteration raises this.
             FileError: The path is not a regular file.
         """
-        with contextlib.closing(Link()) as link:
-            answer = link.stream("GET", self._path("file", path))
+        with contextlib.closing(Api()) as api:
+            answer = api.stream("GET", self._path("file", path))
             while piece := answer.read():
                 yield piece
 
@@ -162,12 +162,12 @@ class VolumeFiles:
             NoSpaceError: The disk is full.
         """
         where = self._path("file", path, parents=parents, replace=replace, mode=mode, uid=uid, gid=gid)
-        with contextlib.closing(Link()) as link:
+        with contextlib.closing(Api()) as api:
             if isinstance(data, (str, bytes, bytearray, memoryview)):
                 content = as_bytes(data)
-                return link.upload(where, VolumeEntry, sliced(content), len(content))
+                return api.upload(where, VolumeEntry, sliced(content), len(content))
             check_upload(data)
-            return link.upload(where, VolumeEntry, data)
+            return api.upload(where, VolumeEntry, data)
 
     def set_attributes(
         self, path: GuestPath, *, mode: int | None = None, uid: int | None = None, gid: int | None = None
@@ -178,9 +178,9 @@ class VolumeFiles:
             FileMissingError: Nothing has that path.
             FileError: The path is neither a file nor a directory.
         """
-        with contextlib.closing(Link()) as link:
+        with contextlib.closing(Api()) as api:
             wanted = AttributesRequest(uid=uid, gid=gid, mode=mode)
-            return link.call("POST", self._path("entry", path), VolumeEntry, wanted)
+            return api.call("POST", self._path("entry", path), VolumeEntry, wanted)
 
     def delete(self, path: GuestPath) -> None:
         """Delete a file, or a directory with all its content. A symbolic link is deleted itself.
@@ -189,5 +189,5 @@ class VolumeFiles:
             FileMissingError: Nothing has that path.
             InvalidSpecError: The path is the volume's root.
         """
-        with contextlib.closing(Link()) as link:
-            link.delete(self._path("entry", path))
+        with contextlib.closing(Api()) as api:
+            api.delete(self._path("entry", path))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 
 from atoll.protocol import VolumeQuotaRequest, VolumeRequest
-from atoll.sdk._sync.link import Link, ref
+from atoll.sdk._sync.api import Api, ref
 from atoll.sdk._sync.volumefiles import VolumeFiles
 from atoll.types import VolumeInfo
 from atoll.types.internal import check_volume_quota
@@ -37,14 +37,14 @@ class Volumes:
         """
         check_volume_quota(quota_mib)
         body = VolumeRequest(name=name, team=team, quota_mib=quota_mib)
-        with contextlib.closing(Link()) as link:
-            return link.call("POST", "/v1/volumes", VolumeInfo, body)
+        with contextlib.closing(Api()) as api:
+            return api.call("POST", "/v1/volumes", VolumeInfo, body)
 
     @staticmethod
     def list(*, team: str | None = None) -> _Volumes:
         """List the volumes of the home, or of one team, oldest first."""
-        with contextlib.closing(Link()) as link:
-            return link.call("GET", f"/v1/volumes{team_query(team)}", list[VolumeInfo])
+        with contextlib.closing(Api()) as api:
+            return api.call("GET", f"/v1/volumes{team_query(team)}", list[VolumeInfo])
 
     @staticmethod
     def get(id_or_name: str, *, team: str | None = None) -> VolumeInfo:
@@ -53,9 +53,9 @@ class Volumes:
         Raises:
             VolumeNotFoundError: No volume has that id or name.
         """
-        with contextlib.closing(Link()) as link:
+        with contextlib.closing(Api()) as api:
             path = f"/v1/volumes/{ref(id_or_name)}{team_query(team)}"
-            return link.call("GET", path, VolumeInfo)
+            return api.call("GET", path, VolumeInfo)
 
     @staticmethod
     def set_quota(id_or_name: str, quota_mib: int | None, *, team: str | None = None) -> VolumeInfo:
@@ -72,10 +72,10 @@ class Volumes:
             VolumeNotFoundError: No volume has that id or name.
         """
         check_volume_quota(quota_mib)
-        with contextlib.closing(Link()) as link:
+        with contextlib.closing(Api()) as api:
             path = f"/v1/volumes/{ref(id_or_name)}/quota{team_query(team)}"
             body = VolumeQuotaRequest(quota_mib=quota_mib)
-            return link.call("PUT", path, VolumeInfo, body, repeatable=True)
+            return api.call("PUT", path, VolumeInfo, body, repeatable=True)
 
     @staticmethod
     def delete(id_or_name: str, *, team: str | None = None) -> None:
@@ -85,8 +85,8 @@ class Volumes:
             VolumeNotFoundError: No volume has that id or name.
             InUseError: A sandbox mounts the volume, asleep or not.
         """
-        with contextlib.closing(Link()) as link:
-            link.delete(f"/v1/volumes/{ref(id_or_name)}{team_query(team)}")
+        with contextlib.closing(Api()) as api:
+            api.delete(f"/v1/volumes/{ref(id_or_name)}{team_query(team)}")
 
     @staticmethod
     def files(id_or_name: str, *, team: str | None = None) -> VolumeFiles:

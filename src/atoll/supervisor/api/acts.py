@@ -11,7 +11,7 @@ from starlette.requests import Request
 from atoll.errors import AtollError
 from atoll.protocol import CALLER_HEADER, told_caller
 from atoll.supervisor.state.acts import Acts
-from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.inventory import Inventory
 from atoll.types import Progress
 
 _VERBS = {"POST": "create", "PUT": "replace", "DELETE": "delete"}
@@ -45,7 +45,7 @@ class RequestActs:
     """Notes requests. One is refused while the audit log cannot be written."""
 
     acts: Acts
-    registry: Registry
+    inventory: Inventory
 
     def noted(self, request: Request, work: Work) -> Work:
         """Return the work of a request, which notes how it ended."""
@@ -96,7 +96,7 @@ class RequestActs:
         if not act.startswith("sandboxes.") or "ref" not in named:
             return None, None
         try:
-            sandbox = self.registry.sandbox(named["ref"])
+            sandbox = self.inventory.sandbox(named["ref"])
         except AtollError:
             return None, None
         return sandbox.sandbox_id, sandbox.row.team

@@ -26,7 +26,7 @@ from atoll.supervisor.lifecycle.rollback import Rollback
 from atoll.supervisor.monitors.idle_monitor import IdleMonitor
 from atoll.supervisor.monitors.lease_expiry import LeaseExpiry
 from atoll.supervisor.state.drain_gate import DrainGate
-from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.tenants.quotas import TeamQuotas
@@ -38,7 +38,7 @@ _Wanted = TypeVar("_Wanted")
 class Changes:
     """Makes routes that change a sandbox."""
 
-    registry: Registry
+    inventory: Inventory
     quotas: TeamQuotas
     tasks: Tasks
 
@@ -48,7 +48,7 @@ class Changes:
         """A route ``POST /v1/sandboxes/REF/NAME`` that does ``change`` with a body of this kind."""
 
         async def endpoint(request: Request) -> Response:
-            sandbox = self.registry.sandbox(request.path_params["ref"])
+            sandbox = self.inventory.sandbox(request.path_params["ref"])
             wanted = await read_body(request, kind)
 
             async def work(report: Report) -> object:

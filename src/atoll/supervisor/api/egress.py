@@ -21,8 +21,8 @@ from atoll.supervisor.lifecycle.egress_control import EgressControl
 from atoll.supervisor.lifecycle.package_registries import PackageRegistries
 from atoll.supervisor.logs import read_page
 from atoll.supervisor.state.decisions import DecisionLog
+from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.paths import Paths
-from atoll.supervisor.state.registry import Registry
 from atoll.types import EgressDecision, EgressPolicy, EgressVerdict
 from atoll.types.internal import from_json
 
@@ -31,7 +31,7 @@ _PORTS = {"http": 80, "https": 443}
 
 def egress_routes(
     *,
-    registry: Registry,
+    inventory: Inventory,
     paths: Paths,
     egress: EgressControl,
     registries: PackageRegistries,
@@ -47,18 +47,18 @@ def egress_routes(
         return json_answer(await _judged(egress, wanted.network, None, wanted))
 
     async def test_of(request: Request) -> Response:
-        sandbox = registry.sandbox(request.path_params["ref"])
+        sandbox = inventory.sandbox(request.path_params["ref"])
         wanted = await read_body(request, EgressTest)
         row = sandbox.row
         return json_answer(await _judged(egress, wanted.network or row.network, row.team, wanted))
 
     async def registries_of(request: Request) -> Response:
-        network = registry.sandbox(request.path_params["ref"]).row.network
+        network = inventory.sandbox(request.path_params["ref"]).row.network
         found = await registries.by_client() if network == "packages" else {}
         return json_answer(Registries(clients={client: tuple(hosts) for client, hosts in found.items()}))
 
     async def made(request: Request) -> Response:
-        path = paths.decisions(registry.sandbox(request.path_params["ref"]).sandbox_id)
+        path = paths.decisions(inventory.sandbox(request.path_params["ref"]).sandbox_id)
         offset = whole_number(request.query_params.get("offset", "0"), "offset")
         await egress.hear()
         decisions.flush()

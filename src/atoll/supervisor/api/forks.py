@@ -15,14 +15,14 @@ from atoll.supervisor.lifecycle.fork import Forks
 from atoll.supervisor.lifecycle.progress import told_if_slow
 from atoll.supervisor.lifecycle.promote import Promotions
 from atoll.supervisor.state.drain_gate import DrainGate
-from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.tasks import Tasks
 from atoll.types import Progress, SandboxInfo
 
 
 def fork_routes(
     *,
-    registry: Registry,
+    inventory: Inventory,
     forks: Forks,
     promotions: Promotions,
     diffs: Diffs,
@@ -33,7 +33,7 @@ def fork_routes(
     """``fork``, ``diff`` and ``promote`` under ``/v1/sandboxes/REF``."""
 
     async def fork(request: Request) -> Response:
-        sandbox = registry.sandbox(request.path_params["ref"])
+        sandbox = inventory.sandbox(request.path_params["ref"])
         wanted = await read_body(request, ForkRequest)
         caller = caller_of(request, callers)
 
@@ -49,7 +49,7 @@ def fork_routes(
         return await answer(request, tasks, work)
 
     async def diff(request: Request) -> Response:
-        sandbox = registry.sandbox(request.path_params["ref"])
+        sandbox = inventory.sandbox(request.path_params["ref"])
         wanted = await read_body(request, DiffRequest)
 
         async def work(report: Report) -> object:
@@ -59,9 +59,9 @@ def fork_routes(
         return await answer(request, tasks, work, ends_with_client=True)
 
     async def promote(request: Request) -> Response:
-        original = registry.sandbox(request.path_params["ref"])
+        original = inventory.sandbox(request.path_params["ref"])
         wanted = await read_body(request, PromoteRequest)
-        winner = registry.sandbox(wanted.winner)
+        winner = inventory.sandbox(wanted.winner)
 
         async def work(report: Report) -> object:
             with gate.passing():

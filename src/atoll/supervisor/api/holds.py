@@ -13,16 +13,16 @@ from starlette.routing import Route
 from atoll.supervisor.api.reply import NDJSON
 from atoll.supervisor.lifecycle.holds import Holds
 from atoll.supervisor.lifecycle.info import info_of
-from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.tenants.quotas import TeamQuotas
 
 
-def hold_routes(*, registry: Registry, quotas: TeamQuotas, holds: Holds) -> list[Route]:
+def hold_routes(*, inventory: Inventory, quotas: TeamQuotas, holds: Holds) -> list[Route]:
     """``hold`` under ``/v1/sandboxes/REF``."""
 
     async def hold(request: Request) -> Response:
-        sandbox = registry.sandbox(request.path_params["ref"])
+        sandbox = inventory.sandbox(request.path_params["ref"])
         binds = request.query_params.get("binds") == "1"
         return StreamingResponse(_held(holds, quotas, sandbox, binds=binds), media_type=NDJSON)
 

@@ -17,9 +17,9 @@ from atoll.supervisor.lifecycle.idempotency import KeyedRequests
 from atoll.supervisor.lifecycle.info import info_of, infos_of
 from atoll.supervisor.lifecycle.kill import Kills
 from atoll.supervisor.logs import read_page
+from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.listing import page
 from atoll.supervisor.state.paths import Paths
-from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.templates.building import Templates
 from atoll.supervisor.tenants.quotas import TeamQuotas
@@ -30,7 +30,7 @@ _BASE = "/v1/sandboxes"
 
 def creation_routes(
     *,
-    registry: Registry,
+    inventory: Inventory,
     creation: Creation,
     templates: Templates,
     quotas: TeamQuotas,
@@ -38,7 +38,7 @@ def creation_routes(
     tasks: Tasks,
 ) -> list[Route]:
     """The route that makes a sandbox."""
-    keyed = KeyedRequests(registry)
+    keyed = KeyedRequests(inventory)
 
     async def create(request: Request) -> Response:
         spec = await read_body(request, SandboxSpec)
@@ -59,7 +59,7 @@ def creation_routes(
 
 
 def sandbox_routes(
-    *, registry: Registry, quotas: TeamQuotas, paths: Paths, kills: Kills, tasks: Tasks
+    *, inventory: Inventory, quotas: TeamQuotas, paths: Paths, kills: Kills, tasks: Tasks
 ) -> list[Route]:
     """The routes that list, describe and kill sandboxes, and read their logs."""
 
@@ -68,7 +68,7 @@ def sandbox_routes(
         states = [state for state in query.get("state", "").split(",") if state]
         return json_answer(
             page(
-                registry.sandboxes(),
+                inventory.sandboxes(),
                 infos_of(quotas),
                 states=states,
                 metadata=metadata_of(query.getlist("metadata")),
@@ -79,10 +79,10 @@ def sandbox_routes(
         )
 
     async def info(request: Request) -> Response:
-        return json_answer(info_of(registry.sandbox(request.path_params["ref"]), quotas))
+        return json_answer(info_of(inventory.sandbox(request.path_params["ref"]), quotas))
 
     async def kill(request: Request) -> Response:
-        sandbox = registry.sandbox(request.path_params["ref"])
+        sandbox = inventory.sandbox(request.path_params["ref"])
 
         async def work(_: Report) -> None:
             await kills.kill(sandbox)
@@ -90,7 +90,7 @@ def sandbox_routes(
         return await answer(request, tasks, work)
 
     async def logs(request: Request) -> Response:
-        path = paths.console(registry.sandbox(request.path_params["ref"]).sandbox_id)
+        path = paths.console(inventory.sandbox(request.path_params["ref"]).sandbox_id)
         offset = whole_number(request.query_params.get("offset", "0"), "offset")
         return json_answer(await asyncio.to_thread(read_page, path, offset))
 

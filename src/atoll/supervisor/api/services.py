@@ -8,16 +8,16 @@ from starlette.routing import Route
 
 from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
 from atoll.supervisor.lifecycle.services import Services
-from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.tasks import Tasks
 from atoll.types import ServiceSpec
 
 
-def service_routes(*, registry: Registry, services: Services, tasks: Tasks) -> list[Route]:
+def service_routes(*, inventory: Inventory, services: Services, tasks: Tasks) -> list[Route]:
     """The routes that add services, remove them, and tell how they are."""
 
     async def add(request: Request) -> Response:
-        sandbox = registry.sandbox(request.path_params["ref"])
+        sandbox = inventory.sandbox(request.path_params["ref"])
         spec = await read_body(request, ServiceSpec)
 
         async def work(_: Report) -> object:
@@ -26,10 +26,10 @@ def service_routes(*, registry: Registry, services: Services, tasks: Tasks) -> l
         return await answer(request, tasks, work)
 
     async def list_all(request: Request) -> Response:
-        return json_answer(await services.list(registry.sandbox(request.path_params["ref"])))
+        return json_answer(await services.list(inventory.sandbox(request.path_params["ref"])))
 
     async def remove(request: Request) -> Response:
-        sandbox = registry.sandbox(request.path_params["ref"])
+        sandbox = inventory.sandbox(request.path_params["ref"])
         name = request.path_params["name"]
 
         async def work(_: Report) -> object:

@@ -11,7 +11,7 @@ from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
 from atoll.supervisor.integrity.state_digests import StateDigests
 from atoll.supervisor.integrity.verify import Verification
 from atoll.supervisor.lifecycle.snapshot import Snapshots
-from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.tasks import Tasks
 
 _BASE = "/v1/snapshots"
@@ -19,7 +19,7 @@ _BASE = "/v1/snapshots"
 
 def snapshot_routes(
     *,
-    registry: Registry,
+    inventory: Inventory,
     snapshots: Snapshots,
     verification: Verification,
     digests: StateDigests,
@@ -28,7 +28,7 @@ def snapshot_routes(
     """The routes under ``/v1/snapshots``, and the route that takes a snapshot of a sandbox."""
 
     async def take(request: Request) -> Response:
-        sandbox = registry.sandbox(request.path_params["ref"])
+        sandbox = inventory.sandbox(request.path_params["ref"])
         wanted = await read_body(request, SnapshotRequest)
 
         async def work(_: Report) -> object:
@@ -41,7 +41,7 @@ def snapshot_routes(
         return json_answer(snapshots.list(query.get("sandbox"), query.get("team")))
 
     async def info(request: Request) -> Response:
-        return json_answer(registry.snapshot(request.path_params["ref"]).info())
+        return json_answer(inventory.snapshot(request.path_params["ref"]).info())
 
     async def delete(request: Request) -> Response:
         async def work(_: Report) -> None:

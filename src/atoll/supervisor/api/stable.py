@@ -16,14 +16,14 @@ from atoll.host import Home
 from atoll.protocol import PROTOCOL_VERSION, Hello, Listed, ListedSandbox
 from atoll.supervisor.api.reply import Report, answer, json_answer
 from atoll.supervisor.lifecycle.suspend_all import SuspendAll
-from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.stopping import Stopping
 from atoll.version import __version__
 
 
 def stable_routes(
-    *, home: Home, registry: Registry, suspend_all: SuspendAll, stopping: Stopping, tasks: Tasks
+    *, home: Home, inventory: Inventory, suspend_all: SuspendAll, stopping: Stopping, tasks: Tasks
 ) -> list[Route]:
     """``/hello``, ``/list``, ``/suspend-all`` and ``/stop``."""
 
@@ -39,7 +39,7 @@ def stable_routes(
         )
 
     async def listed(_: Request) -> Response:
-        rows = [sandbox.info() for sandbox in registry.sandboxes()]
+        rows = [sandbox.info() for sandbox in inventory.sandboxes()]
         return json_answer(
             Listed(
                 sandboxes=[

@@ -13,7 +13,7 @@ from atoll.protocol import (
     TemplateRequest,
 )
 from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
-from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.storage.trash import Trash
@@ -29,7 +29,7 @@ def _team(request: Request) -> str | None:
 
 
 def template_routes(
-    *, templates: Templates, registry: Registry, quotas: TeamQuotas, trash: Trash, tasks: Tasks
+    *, templates: Templates, inventory: Inventory, quotas: TeamQuotas, trash: Trash, tasks: Tasks
 ) -> list[Route]:
     """Everything under ``/v1/templates``."""
 
@@ -48,7 +48,7 @@ def template_routes(
 
     async def forget(request: Request) -> Response:
         async def work(_: Report) -> PrunedSteps:
-            return await forget_steps(templates, registry, trash)
+            return await forget_steps(templates, inventory, trash)
 
         return await answer(request, tasks, work)
 
@@ -90,7 +90,7 @@ def template_routes(
 
 
 def record_routes(
-    *, templates: Templates, registry: Registry, quotas: TeamQuotas, tasks: Tasks
+    *, templates: Templates, inventory: Inventory, quotas: TeamQuotas, tasks: Tasks
 ) -> list[Route]:
     """The routes that make templates of snapshots and sandboxes."""
 
@@ -107,7 +107,7 @@ def record_routes(
         return await record(request, request.path_params["ref"])
 
     async def sandbox(request: Request) -> Response:
-        return await record(request, registry.sandbox(request.path_params["ref"]))
+        return await record(request, inventory.sandbox(request.path_params["ref"]))
 
     return [
         Route("/v1/snapshots/{ref}/template", snapshot, methods=["POST"]),

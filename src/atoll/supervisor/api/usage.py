@@ -10,19 +10,19 @@ from atoll.supervisor.api.query import unix_time
 from atoll.supervisor.api.reply import json_answer
 from atoll.supervisor.monitors.history import History
 from atoll.supervisor.monitors.usage import Usage
-from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.inventory import Inventory
 
 _STATS = "/v1/sandboxes/{ref}/stats"
 
 
-def usage_routes(*, registry: Registry, usage: Usage, history: History) -> list[Route]:
+def usage_routes(*, inventory: Inventory, usage: Usage, history: History) -> list[Route]:
     """Everything under ``/v1/sandboxes/REF/stats``."""
 
     async def stats(request: Request) -> Response:
-        return json_answer(await usage.of(registry.sandbox(request.path_params["ref"])))
+        return json_answer(await usage.of(inventory.sandbox(request.path_params["ref"])))
 
     async def past(request: Request) -> Response:
-        sandbox, query = registry.sandbox(request.path_params["ref"]), request.query_params
+        sandbox, query = inventory.sandbox(request.path_params["ref"]), request.query_params
         start_s, end_s = (unix_time(query.get(name), name) for name in ("start", "end"))
         return json_answer(history.of(sandbox, start_s, end_s))
 

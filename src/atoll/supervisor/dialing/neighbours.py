@@ -13,7 +13,7 @@ from atoll.protocol import AGENT_PORT
 from atoll.supervisor.dialing.socket import Dialling
 from atoll.supervisor.lifecycle.turns import Turns
 from atoll.supervisor.lifecycle.wake import Wakes
-from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.tasks import Tasks
 
@@ -33,7 +33,7 @@ class Neighbours:
         boot_s: The clock.
     """
 
-    registry: Registry
+    inventory: Inventory
     dialling: Dialling
     wakes: Wakes
     tasks: Tasks
@@ -80,7 +80,7 @@ class Neighbours:
         found = None
         if self._absent.get((team, ref), 0.0) <= self.boot_s():
             with contextlib.suppress(SandboxNotFoundError):
-                found = self.registry.sandbox(ref)
+                found = self.inventory.sandbox(ref)
         if found is None or found.row.team != team:
             if len(self._absent) >= _REMEMBERED_MOST:
                 self._absent.clear()

@@ -35,7 +35,7 @@ from atoll.supervisor.dialing.loopback import dial_loopback
 from atoll.supervisor.lifecycle.holds import is_left
 from atoll.supervisor.lifecycle.turns import Turns
 from atoll.supervisor.lifecycle.wake import Wakes
-from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.running_machine import RunningMachine
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.tasks import Tasks
@@ -71,7 +71,7 @@ class Dialling:
         used: Called with each sandbox that a client uses.
     """
 
-    registry: Registry
+    inventory: Inventory
     wakes: Wakes
     tasks: Tasks
     used: Callable[[Sandbox], None]
@@ -88,7 +88,7 @@ class Dialling:
             NotFoundError: No program listens on that port.
             DeadlineError: The guest did not answer in time.
         """
-        sandbox = self.registry.sandbox(request.sandbox)
+        sandbox = self.inventory.sandbox(request.sandbox)
         before = sandbox.row.recovered
         connection = await self._reach(sandbox, request.port, self._in_order, request.within_s)
         now = sandbox.row.recovered

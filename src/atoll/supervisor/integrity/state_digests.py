@@ -34,12 +34,12 @@ class StateDigests:
             SnapshotNotFoundError: There is no such snapshot.
             DamagedError: A part of it is missing or cannot be read.
         """
-        registry, layers = self._trees.registry, self._trees.layers
-        row = registry.snapshot(ref)
+        inventory, layers = self._trees.inventory, self._trees.layers
+        row = inventory.snapshot(ref)
         async with self._turn:
             if row.snapshot_id in self._known:
                 return self._known[row.snapshot_id]
-            with registry.pins.during(row.snapshot_id, *row.stack):
+            with inventory.pins.during(row.snapshot_id, *row.stack):
                 sums = [await self._checksums(layers.path(layer_id)) for layer_id in row.stack]
                 memory = self._trees.paths.snapshot_checkpoint(row.snapshot_id)
                 try:
@@ -48,7 +48,7 @@ class StateDigests:
                     raise DamagedError(
                         f"snapshot {ref!r} cannot be read: {error}", hint=f"see `atoll snapshot verify {ref}`"
                     ) from error
-        kept = {one.snapshot_id for one in registry.snapshots()}
+        kept = {one.snapshot_id for one in inventory.snapshots()}
         self._known = {known: digest for known, digest in self._known.items() if known in kept}
         self._known[row.snapshot_id] = found
         return found

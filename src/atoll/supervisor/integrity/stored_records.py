@@ -17,7 +17,7 @@ from atoll.types import Damage, VerifiedPart
 if TYPE_CHECKING:
     from atoll.supervisor.integrity.stored_trees import StoredTrees
     from atoll.supervisor.state.row_copies import RowCopies
-    from atoll.supervisor.storage.template_registry import TemplateRegistry
+    from atoll.supervisor.storage.template_rows import TemplateRows
     from atoll.supervisor.storage.volumes import Volumes
 
 _Row = SandboxRow | SnapshotRow | VolumeRow | TemplateRow
@@ -34,7 +34,7 @@ class StoredRecords:
 
     trees: StoredTrees
     volumes: Volumes
-    templates: TemplateRegistry
+    templates: TemplateRows
     image_is_there: Callable[[str], bool]
     copies: RowCopies
     copy: Callable[..., Awaitable[None]]
@@ -77,8 +77,8 @@ class StoredRecords:
         return found | {digest: _missing(digest, users) for digest, users in missing.items()}
 
     def _rows(self) -> Iterator[_Row]:
-        yield from (one.row for one in self.trees.registry.sandboxes() if one.row.state != "creating")
-        yield from self.trees.registry.snapshots()
+        yield from (one.row for one in self.trees.inventory.sandboxes() if one.row.state != "creating")
+        yield from self.trees.inventory.snapshots()
         yield from self.templates.all()
         yield from self.volumes.list()
 
@@ -105,7 +105,7 @@ class StoredRecords:
             if not row.engine_disk and not self.trees.paths.disk(row.sandbox_id, row.disk).is_dir():
                 yield "its disk is missing"
         elif isinstance(row, TemplateRow):
-            known = {one.snapshot_id for one in self.trees.registry.snapshots()}
+            known = {one.snapshot_id for one in self.trees.inventory.snapshots()}
             for build in row.builds:
                 if build.snapshot_id is not None and build.snapshot_id not in known:
                     yield f"the snapshot of its build {build.build_id} is missing"
@@ -119,7 +119,7 @@ class StoredRecords:
         if not isinstance(row, VolumeRow):
             return [key_of(row)]
         mounted = [
-            one.row.called for one in self.trees.registry.sandboxes() if row.volume_id in one.row.volume_ids
+            one.row.called for one in self.trees.inventory.sandboxes() if row.volume_id in one.row.volume_ids
         ]
         return [row.name, *mounted]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from atoll.supervisor.integrity.checksums import PARTLY_BYTES
+from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.paths import Paths
-from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.storage.images import SupervisorImages
 
@@ -42,14 +42,14 @@ class StoredTrees:
         images: The images below them.
     """
 
-    registry: Registry
+    inventory: Inventory
     paths: Paths
     layers: Layers
     images: SupervisorImages
 
     def rows(self) -> Sequence[_Row]:
         """The snapshots and the sandboxes."""
-        return [*self.registry.snapshots(), *(one.row for one in self.registry.sandboxes())]
+        return [*self.inventory.snapshots(), *(one.row for one in self.inventory.sandboxes())]
 
     def memories(self, rows: Iterable[_Row]) -> list[StoredMemory]:
         """The memories of snapshots and of sleeping sandboxes."""
@@ -88,10 +88,10 @@ class StoredTrees:
         return self.paths.checkpoint(row.sandbox_id)
 
     def _has(self, snapshot_id: str) -> bool:
-        return any(row.snapshot_id == snapshot_id for row in self.registry.snapshots())
+        return any(row.snapshot_id == snapshot_id for row in self.inventory.snapshots())
 
     def _sleeps_on(self, asleep: SandboxRow) -> bool:
-        rows = (one.row for one in self.registry.sandboxes() if one.sandbox_id == asleep.sandbox_id)
+        rows = (one.row for one in self.inventory.sandboxes() if one.sandbox_id == asleep.sandbox_id)
         return any(_sleeps(row) and row.generation == asleep.generation for row in rows)
 
 

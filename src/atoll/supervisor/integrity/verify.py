@@ -54,11 +54,11 @@ class Verification:
             HostError: A layer could not be verified.
         """
         async with self._turn, self._background_checksums.stopped():
-            trees, registry = self._trees, self._trees.registry
-            rows = [registry.snapshot(ref) for ref in refs] or trees.rows()
+            trees, inventory = self._trees, self._trees.inventory
+            rows = [inventory.snapshot(ref) for ref in refs] or trees.rows()
             layers = trees.layer_users(rows)
             try:
-                with registry.pins.during(*layers):
+                with inventory.pins.during(*layers):
                     parts = await self._examine(trees.memories(rows), layers, report)
             finally:
                 await to_the_end(self._layer_gc.collect(wait=False))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
 
@@ -27,7 +27,7 @@ class Attachment:
         followers: Called with each machine that a sandbox gets.
     """
 
-    registry: Registry
+    inventory: Inventory
     followers: Sequence[Follower]
 
     async def take_up(
@@ -44,7 +44,7 @@ class Attachment:
         ``freeing`` is as in ``Database.put``.
         """
         columns = {**running.columns(), "napping": False, **changes}
-        await self.registry.change(sandbox, durable=durable, freeing=freeing, state="running", **columns)
+        await self.inventory.change(sandbox, durable=durable, freeing=freeing, state="running", **columns)
         self.attach(sandbox, running)
 
     def attach(self, sandbox: Sandbox, running: RunningMachine) -> None:

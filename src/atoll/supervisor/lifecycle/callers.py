@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from atoll.errors import AtollError, InvalidSpecError, SandboxNotFoundError, StateError
 from atoll.supervisor.lifecycle.kill import Kills
-from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.tasks import Tasks
 
 _T = TypeVar("_T")
@@ -84,7 +84,7 @@ class Callers:
         now_s: A clock in seconds that never goes back.
     """
 
-    registry: Registry
+    inventory: Inventory
     kills: Kills
     tasks: Tasks
     now_s: Callable[[], float]
@@ -148,7 +148,7 @@ class Callers:
     async def _kill(self, made: Sequence[str]) -> None:
         for sandbox_id in made:
             try:
-                await self.kills.kill(self.registry.sandbox(sandbox_id))
+                await self.kills.kill(self.inventory.sandbox(sandbox_id))
             except SandboxNotFoundError:
                 continue
             except (AtollError, OSError) as error:

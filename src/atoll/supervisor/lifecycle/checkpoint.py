@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.naps import Naps
     from atoll.supervisor.machines.agent_client import Agents
     from atoll.supervisor.machines.running_machines import RunningMachines
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.storage.layer_gc import LayerGC
     from atoll.supervisor.storage.trash import Trash
@@ -66,7 +66,7 @@ class Checkpoints:
         complete: Whether a layer can be stacked below another one, so that freezing saves a copy.
     """
 
-    registry: Registry
+    inventory: Inventory
     paths: Paths
     layers: Layers
     layer_gc: LayerGC
@@ -141,12 +141,12 @@ class Checkpoints:
         into, layer_id = self.paths.snapshots / f"fork-{new_id()}", new_id()
         try:
             with contextlib.ExitStack() as held:
-                held.enter_context(self.registry.pins.during(into.name, layer_id))
+                held.enter_context(self.inventory.pins.during(into.name, layer_id))
                 held.callback(self.forget, into)
                 capture = await self.capture(
                     sandbox, into, layer_id, copy_most_bytes=copy_most_bytes, flushed=False, in_memory=False
                 )
-                held.enter_context(self.registry.pins.during(*capture.stack))
+                held.enter_context(self.inventory.pins.during(*capture.stack))
                 yield capture
         finally:
             await to_the_end(self.layer_gc.collect(wait=False))
@@ -230,7 +230,7 @@ class Checkpoints:
                 # files.
                 layer_id = await to_the_end(asyncio.to_thread(layers.freeze, disk))
                 stack = (layer_id, *old_stack)
-                await self.registry.change(sandbox, durable=durable, stack=stack)
+                await self.inventory.change(sandbox, durable=durable, stack=stack)
             except BaseException:
                 await to_the_end(asyncio.to_thread(layers.undo_unknown_freeze, disk, old_stack))
                 raise

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.restore import Restores
     from atoll.supervisor.lifecycle.rollback import Rollback
     from atoll.supervisor.lifecycle.start import Starts
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.leases import Columns
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
     from atoll.supervisor.state.sandbox import Sandbox
 
@@ -30,7 +30,7 @@ _How = Literal["disk", "snapshot", "checkpoint"]
 class CrashRecovery:
     """Decides how crashed sandboxes go on. The caller holds the sandbox's lock."""
 
-    registry: Registry
+    inventory: Inventory
     paths: Paths
     rollback: Rollback
     restores: Restores
@@ -56,7 +56,7 @@ class CrashRecovery:
                 hint="`atoll resume` boots it from its disk, `atoll rollback` goes back to a snapshot",
                 sandbox_id=sandbox.sandbox_id,
             )
-        kept = self.registry.snapshots(forgotten=False)
+        kept = self.inventory.snapshots(forgotten=False)
         newest = newest_snapshot(sandbox.row, kept) if wanted == "rollback" else None
         if newest is not None:
             told = self._told(sandbox, columns, "snapshot", automatic, newest)
@@ -87,7 +87,7 @@ class CrashRecovery:
         else:
             age_s = None if made_at is None else max(0.0, crashed_at(row) - made_at)
         recovery = Recovery(
-            at=self.registry.now_s(),
+            at=self.inventory.now_s(),
             how=how,
             reason=row.reason or "the reason is unknown",
             snapshot_id=snapshot.snapshot_id if snapshot else None,

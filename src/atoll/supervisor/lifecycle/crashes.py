@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from atoll.errors import AtollError
-from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.sandbox import Sandbox, crash_reason, with_losses
 from atoll.supervisor.state.tasks import Tasks
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 class Crashes:
     """Notices when a machine ends unexpectedly, and marks its sandbox ``crashed``."""
 
-    registry: Registry
+    inventory: Inventory
     running_machines: RunningMachines
     tasks: Tasks
 
@@ -49,13 +49,13 @@ class Crashes:
         before = sandbox.row
         columns: dict[str, Any] = {"state": "crashed", "reason": reason, "crashed_running": before.awake}
         if before.state == "running":
-            columns["stopped_at"] = self.registry.now_s()
+            columns["stopped_at"] = self.inventory.now_s()
         sandbox.row = before.but(**columns)
         sandbox.running = None
         await self.running_machines.end(running)
         try:
             await running.link.aclose()
-            await self.registry.change(sandbox, machine=None, machine_id=None, link_id=None, **columns)
+            await self.inventory.change(sandbox, machine=None, machine_id=None, link_id=None, **columns)
         except (AtollError, OSError) as error:
             # The sandbox has crashed all the same: a restarted supervisor sees that nothing runs.
             _log.warning("cannot store the crash of sandbox %s: %s", sandbox.sandbox_id, error)

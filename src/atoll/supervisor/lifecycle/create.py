@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.create_of_snapshot import SnapshotCreation
     from atoll.supervisor.lifecycle.egress_control import EgressControl
     from atoll.supervisor.state.drain_gate import DrainGate
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.sandbox import Sandbox
-    from atoll.supervisor.storage.template_registry import TemplateRegistry
+    from atoll.supervisor.storage.template_rows import TemplateRows
     from atoll.supervisor.storage.volumes import Volumes
     from atoll.supervisor.tenants.quotas import TeamQuotas
     from atoll.supervisor.tenants.volume_quotas import VolumeQuotas
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 class Creation:
     """Makes sandboxes."""
 
-    registry: Registry
+    inventory: Inventory
     quotas: TeamQuotas
     egress: EgressControl
     volumes: Volumes
     volume_quotas: VolumeQuotas
-    templates: TemplateRegistry
+    templates: TemplateRows
     gate: DrainGate
     of_image: ImageCreation
     of_snapshot: SnapshotCreation
@@ -76,12 +76,12 @@ class Creation:
             await self.egress.check(spec.network, spec.team)
             before = None
             if spec.from_snapshot is not None:
-                before = self.registry.snapshot(spec.from_snapshot).network
+                before = self.inventory.snapshot(spec.from_snapshot).network
             network = await self.egress.storable(spec.network, spec.team, before)
             spec = msgspec.structs.replace(spec, network=network)
         volumes = self._volumes_of(spec)
-        held = self.registry.pins.during(*{mount.volume for mount in volumes.values()})
-        with self.gate.passing(), self.registry.reserve_sandbox_name(spec.name), held:
+        held = self.inventory.pins.during(*{mount.volume for mount in volumes.values()})
+        with self.gate.passing(), self.inventory.reserve_sandbox_name(spec.name), held:
             await self.volume_quotas.check_mounts(volumes.values())
             made = {"idempotency": idempotency, "made_by": caller.made_by}
             if spec.from_snapshot is not None:
@@ -94,7 +94,7 @@ class Creation:
         """The volumes that the sandbox mounts, by path."""
         if spec.from_snapshot is None:
             return self.volumes.resolve(spec.volumes, spec.team)
-        had = self.registry.snapshot(spec.from_snapshot).volumes
+        had = self.inventory.snapshot(spec.from_snapshot).volumes
         return self.volumes.again(had, spec.volumes, spec.team)
 
     def _resolved(self, spec: SandboxSpec) -> SandboxSpec:

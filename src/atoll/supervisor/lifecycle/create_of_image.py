@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.callers import Caller
     from atoll.supervisor.lifecycle.first_machine import FirstMachines
     from atoll.supervisor.machines.enforcement import HostMeans
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.operation_log import Operations
-    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
     from atoll.supervisor.storage.binaries import Programs
@@ -37,7 +37,7 @@ class ImageCreation:
         engine_disks: Whether the engine keeps the disks of new sandboxes.
     """
 
-    registry: Registry
+    inventory: Inventory
     operations: Operations
     programs: Programs
     images: SupervisorImages
@@ -63,7 +63,7 @@ class ImageCreation:
         if not spec.best_effort:
             means = self.means.of(self.programs.current, engine_disk=self.engine_disks)
             refuse_unheld(spec.limits, means)
-        if self.engine_disks and not self.registry.sandboxes():
+        if self.engine_disks and not self.inventory.sandboxes():
             progress(Progress(step="the engine keeps the disks here; see `atoll doctor`"))
         sandbox_id = new_id()
         async with self.quotas.making(spec.team, {sandbox_id: spec.limits}, spec.lifecycle):
@@ -94,7 +94,7 @@ class ImageCreation:
         facts: ImageFacts,
         volumes: dict[str, VolumeMount],
     ) -> SandboxRow:
-        now_s = self.registry.now_s()
+        now_s = self.inventory.now_s()
         return SandboxRow(
             sandbox_id=sandbox_id,
             name=spec.name,

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.clone import Clones
     from atoll.supervisor.lifecycle.crash_checkpoint import CrashCheckpoints
     from atoll.supervisor.machines.enforcement import HostMeans
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.operation_log import Operations
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.tenants.quotas import TeamQuotas
     from atoll.types import EgressPolicy, SandboxSpec, VolumeMount
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class SnapshotCreation:
     """Makes sandboxes of snapshots."""
 
-    registry: Registry
+    inventory: Inventory
     operations: Operations
     paths: Paths
     quotas: TeamQuotas
@@ -53,14 +53,14 @@ class SnapshotCreation:
             made: The columns that say for whom it is made.
         """
         async with self.operations.during(new_id(), "create"):
-            snapshot = self.registry.snapshot(ref)
+            snapshot = self.inventory.snapshot(ref)
             row = self._row(spec, ref, snapshot, volumes).but(**made)
             checkpoint = self.paths.snapshot_checkpoint(snapshot.snapshot_id)
-            with self.registry.pins.during(row.sandbox_id, snapshot.snapshot_id, *snapshot.stack):
+            with self.inventory.pins.during(row.sandbox_id, snapshot.snapshot_id, *snapshot.stack):
                 async with self.quotas.making(row.team, {row.sandbox_id: row.limits}, row.lifecycle):
                     sandbox, running = await self.clones.clone(row, checkpoint, snapshot.env)
                     try:
-                        await self.registry.add(sandbox)
+                        await self.inventory.add(sandbox)
                     except BaseException:
                         await to_the_end(self.clones.undo(sandbox, running))
                         raise
@@ -82,7 +82,7 @@ class SnapshotCreation:
             refuse_unheld(limits, self.means.of(snapshot.versions, engine_disk=snapshot.engine_disk))
         if spec.lifecycle.on_expiry == "stop":
             check_parts(engine_disk=snapshot.engine_disk)
-        now_s = self.registry.now_s()
+        now_s = self.inventory.now_s()
         own = {
             "generation": snapshot.generation + 1,
             "env": {**snapshot.env, **spec.env},

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from atoll.snapshots import Layers
     from atoll.supervisor.lifecycle.sandbox_planner import SandboxPlanner
     from atoll.supervisor.machines.agent_client import Agents
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry
 
 MOST_CHANGES = 10_000
 # The agent writes these files for each sandbox.
@@ -36,7 +36,7 @@ class Diffs:
         complete: Whether the kernel gives the complete kind of overlay.
     """
 
-    registry: Registry
+    inventory: Inventory
     paths: Paths
     layers: Layers
     sandbox_planner: SandboxPlanner
@@ -68,7 +68,7 @@ class Diffs:
             for each in (other, sandbox):
                 await self._flush(each)
             rows = [_row(other), sandbox.row]
-            with self.registry.pins.during(*rows[0].stack, *rows[1].stack):
+            with self.inventory.pins.during(*rows[0].stack, *rows[1].stack):
                 before, after = (self._stack(row) for row in rows)
                 work = LayerDiff(before, after, paths=paths, most=MOST_CHANGES, complete=self.complete)
                 found = await _run(work)
@@ -78,9 +78,9 @@ class Diffs:
 
     def _other(self, ref: str) -> Sandbox | SnapshotRow:
         try:
-            return self.registry.sandbox(ref)
+            return self.inventory.sandbox(ref)
         except SandboxNotFoundError:
-            return self.registry.snapshot(ref)
+            return self.inventory.snapshot(ref)
 
     async def _flush(self, one: Sandbox | SnapshotRow) -> None:
         """Have a running guest flush unsaved data to its disk. A paused guest keeps it in memory."""

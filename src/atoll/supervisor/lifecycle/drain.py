@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.suspend import Suspends
     from atoll.supervisor.lifecycle.wake import Wakes
     from atoll.supervisor.state.drain_gate import DrainGate
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
 
@@ -32,7 +32,7 @@ class Drains:
         at_once: How many are suspended or woken at the same time.
     """
 
-    registry: Registry
+    inventory: Inventory
     gate: DrainGate
     suspends: Suspends
     wakes: Wakes
@@ -87,7 +87,7 @@ class Drains:
             ids = set(await self.gate.open())
             sleeping = [
                 one
-                for one in self.registry.sandboxes()
+                for one in self.inventory.sandboxes()
                 if one.sandbox_id in ids and one.row.state not in _AWAKE
             ]
             pass_ = _Pass(report)
@@ -104,7 +104,7 @@ class Drains:
     def _awake(self, pass_: _Pass) -> list[Sandbox]:
         return [
             one
-            for one in self.registry.sandboxes()
+            for one in self.inventory.sandboxes()
             if (one.row.state in _AWAKE or one.row.napping) and one.sandbox_id not in pass_.failed
         ]
 

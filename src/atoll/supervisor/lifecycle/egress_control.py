@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.package_registries import PackageRegistries
     from atoll.supervisor.state.alarms import Alarms
     from atoll.supervisor.state.decisions import DecisionLog
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.rows import SandboxRow
     from atoll.supervisor.tenants.proxy_passwords import ProxyPasswords
     from atoll.supervisor.tenants.secrets import Secrets
@@ -44,7 +44,7 @@ class EgressControl:
     """Sets the policies of links.
 
     Args:
-        registry: The sandboxes, whose links learn of a change of their team.
+        inventory: The sandboxes, whose links learn of a change of their team.
         teams: The teams, for their ceilings.
         secrets: The secrets that rules put into requests, and the canaries.
         passwords: Seals and opens the passwords of upstream proxies.
@@ -61,7 +61,7 @@ class EgressControl:
     def __init__(
         self,
         *,
-        registry: Registry,
+        inventory: Inventory,
         teams: Teams,
         secrets: Secrets,
         passwords: ProxyPasswords,
@@ -71,7 +71,7 @@ class EgressControl:
         relay: Relay,
         registries: PackageRegistries,
     ) -> None:
-        self._registry = registry
+        self._inventory = inventory
         self._teams = teams
         teams.follow(self._enforce_again)
         self._secrets = secrets
@@ -104,7 +104,7 @@ class EgressControl:
 
     async def look_ahead(self) -> None:
         """Find the package registries if a policy needs them: nothing else goes on while a link waits for them."""
-        networks = [sandbox.row.network for sandbox in self._registry.sandboxes()]
+        networks = [sandbox.row.network for sandbox in self._inventory.sandboxes()]
         ceilings = [team.ceiling for team in self._teams.list()]
         await self._registries.found_for([*networks, *ceilings])
 
@@ -271,7 +271,7 @@ class EgressControl:
 
     def _enforce_again(self, team: str | None) -> None:
         """Give the sandboxes of a team its secrets and its ceiling as they are now, without a restart."""
-        rows = {sandbox.sandbox_id: sandbox.row for sandbox in self._registry.sandboxes()}
+        rows = {sandbox.sandbox_id: sandbox.row for sandbox in self._inventory.sandboxes()}
         # Links of sandboxes that are being made or woken count too: they already have their policies.
         for link, row in list(self._rows.items()):
             if link.is_open and row.team == team:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.warm_pool import WarmPool
     from atoll.supervisor.machines.agent_client import Agents
     from atoll.supervisor.machines.running_machines import RunningMachines
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.rows import SandboxRow
     from atoll.supervisor.storage.images import ImageFacts
     from atoll.supervisor.tenants.quotas import TeamQuotas
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class FirstMachines:
     """Gives new sandboxes their first machines."""
 
-    registry: Registry
+    inventory: Inventory
     paths: Paths
     quotas: TeamQuotas
     links: Links
@@ -88,12 +88,12 @@ class FirstMachines:
         sandbox = Sandbox(row)
         self.quotas.known_as(blank.sandbox_id, row.sandbox_id)
         try:
-            with self.registry.pins.during(row.sandbox_id, facts.digest):
+            with self.inventory.pins.during(row.sandbox_id, facts.digest):
                 self.egress.govern(running.link, row)
                 if wanted := taken_init(row, facts.env):
                     await running.alive(self.agents.init(running.link, wanted), row.sandbox_id)
                 await self.boots.start_program(row, running)
-                await self.registry.add(sandbox)
+                await self.inventory.add(sandbox)
         except AtollError:
             await self.pool.discard(warm)
             self.quotas.known_as(row.sandbox_id, blank.sandbox_id)
@@ -105,7 +105,7 @@ class FirstMachines:
         return sandbox
 
     async def _boot(self, row: SandboxRow, caller: Caller) -> Sandbox:
-        with self.registry.pins.during(row.sandbox_id, row.image_digest):
+        with self.inventory.pins.during(row.sandbox_id, row.image_digest):
             admitted = self.memory.admitted(row, BOOT_BYTES)
             async with self.turns.turn(), admitted, contextlib.AsyncExitStack() as undo:
                 caller.check()
@@ -119,7 +119,7 @@ class FirstMachines:
                 undo.push_async_callback(lambda: to_the_end(self.running_machines.end(running)))
                 sandbox = Sandbox(row.but(**running.columns()))
                 await self.boots.start_program(row, running)
-                await self.registry.add(sandbox)
+                await self.inventory.add(sandbox)
                 undo.pop_all()  # from now on it is a sandbox
                 self.attachment.attach(sandbox, running)
                 return sandbox

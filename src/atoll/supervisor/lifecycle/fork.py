@@ -32,9 +32,9 @@ from atoll.types.internal import OWN_ATTRIBUTES
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.attachment import Attachment
     from atoll.supervisor.lifecycle.crash_checkpoint import CrashCheckpoints
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.operation_log import Operations
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.storage.layer_gc import LayerGC
     from atoll.supervisor.tenants.quotas import TeamQuotas
     from atoll.supervisor.tenants.volume_quotas import VolumeQuotas
@@ -53,7 +53,7 @@ class Forks:
         at_once: How many copies to restore at the same time.
     """
 
-    registry: Registry
+    inventory: Inventory
     operations: Operations
     paths: Paths
     quotas: TeamQuotas
@@ -102,7 +102,7 @@ class Forks:
         work = partial(self._with_ids, sandbox, wanted, lifecycle, caller or Caller())
         with contextlib.ExitStack() as reserved:
             for name in names:
-                reserved.enter_context(self.registry.reserve_sandbox_name(name))
+                reserved.enter_context(self.inventory.reserve_sandbox_name(name))
             return await self._either_way(sandbox, work)
 
     async def _either_way(
@@ -148,7 +148,7 @@ class Forks:
         directory, layer_id = self.paths.snapshots / f"fork-{new_id()}", new_id()
         volumes = sandbox.row.volume_ids
         with (
-            self.registry.pins.during(directory.name, layer_id, *ids, *volumes, sandbox.row.image_digest),
+            self.inventory.pins.during(directory.name, layer_id, *ids, *volumes, sandbox.row.image_digest),
             contextlib.ExitStack() as held,
         ):
             try:
@@ -164,7 +164,7 @@ class Forks:
                         flushed=False,
                         in_memory=in_memory,
                     )
-                    held.enter_context(self.registry.pins.during(*capture.stack))
+                    held.enter_context(self.inventory.pins.during(*capture.stack))
                     original = sandbox.row.but(lifecycle=lifecycle, made_by=caller.made_by)
                     rows = [self._row(original, capture, *named) for named in ids.items()]
                     written = both.create_task(self.checkpoints.written(sandbox, capture))
@@ -195,7 +195,7 @@ class Forks:
         try:
             await _all_or_first_failure([written, *tasks])
             made = [task.result()[0] for task in tasks]
-            await self.registry.add(*made)
+            await self.inventory.add(*made)
         except BaseException:
             await to_the_end(self._undo(tasks))
             raise
@@ -208,7 +208,7 @@ class Forks:
     def _row(
         self, original: SandboxRow, capture: CapturedState, sandbox_id: str, name: str | None
     ) -> SandboxRow:
-        now_s = self.registry.now_s()
+        now_s = self.inventory.now_s()
         return original.but(
             sandbox_id=sandbox_id,
             name=name,

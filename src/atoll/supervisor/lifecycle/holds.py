@@ -12,8 +12,8 @@ from atoll.errors import AtollError
 from atoll.supervisor.state.leases import NOT_LEFT
 
 if TYPE_CHECKING:
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.leases import Leases
-    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 class Holds:
     """Notes which sandboxes are held. ``LeaseExpiry`` ends sandboxes that their clients left behind."""
 
-    registry: Registry
+    inventory: Inventory
     leases: Leases
     tasks: Tasks
     _over: asyncio.Event = field(default_factory=asyncio.Event, init=False)
@@ -34,14 +34,14 @@ class Holds:
     @property
     def waiting(self) -> bool:
         """Whether a client holds a sandbox, or an abandoned sandbox is still to be erased."""
-        sandboxes = self.registry.sandboxes()
+        sandboxes = self.inventory.sandboxes()
         return any(sandbox.holders or sandbox.row.left_boot_s is not None for sandbox in sandboxes)
 
     async def start(self) -> None:
         """Begin. Clients that held sandboxes under an earlier supervisor get time to come back."""
-        for sandbox in self.registry.sandboxes():
+        for sandbox in self.inventory.sandboxes():
             if sandbox.row.is_bound and sandbox.row.left_boot_s is None:
-                await self.registry.change(sandbox, **self.leases.left_now())
+                await self.inventory.change(sandbox, **self.leases.left_now())
 
     def close(self) -> None:
         """End the calls that hold sandboxes. Their sandboxes do not count as left behind by that."""
@@ -78,7 +78,7 @@ class Holds:
         row = sandbox.row
         left = row.left_boot_s is not None
         if row.state != "killed" and (left or (binds and not row.is_bound)):
-            await self.registry.change(sandbox, is_bound=row.is_bound or binds, **NOT_LEFT)
+            await self.inventory.change(sandbox, is_bound=row.is_bound or binds, **NOT_LEFT)
         # a holder that only looks leaves the sandbox again, but a client that uses it meanwhile keeps it
         sandbox.was_left = not binds and (left or sandbox.was_left)
 
@@ -87,7 +87,7 @@ class Holds:
             async with sandbox.lock:
                 row = sandbox.row
                 if row.is_bound and row.left_boot_s is None and row.state != "killed" and not sandbox.holders:
-                    await self.registry.change(sandbox, **self.leases.left_now())
+                    await self.inventory.change(sandbox, **self.leases.left_now())
                     sandbox.was_left = False
         except AtollError as error:
             _log.warning("cannot note that sandbox %s was left behind: %s", sandbox.sandbox_id, error)
@@ -99,7 +99,7 @@ def is_left(sandbox: Sandbox) -> bool:
     return row.is_bound and row.state != "killed" and (row.left_boot_s is not None or sandbox.was_left)
 
 
-async def keep_locked(registry: Registry, sandbox: Sandbox) -> None:
+async def keep_locked(inventory: Inventory, sandbox: Sandbox) -> None:
     """Note that a client uses a sandbox. A sandbox that was left behind is then bound to no client.
 
     The caller holds the sandbox's lock.
@@ -107,7 +107,7 @@ async def keep_locked(registry: Registry, sandbox: Sandbox) -> None:
     if not is_left(sandbox):
         return
     try:
-        await registry.change(sandbox, is_bound=False, **NOT_LEFT)
+        await inventory.change(sandbox, is_bound=False, **NOT_LEFT)
         sandbox.was_left = False
     except AtollError as error:  # its disk may be full, and it can be used all the same
         _log.warning("cannot note that sandbox %s is used again: %s", sandbox.sandbox_id, error)

@@ -16,7 +16,7 @@ from atoll.errors import InvalidSpecError
 from atoll.supervisor.state.rows import Idempotency
 
 if TYPE_CHECKING:
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.types import SandboxSpec
 
@@ -35,7 +35,7 @@ def idempotency_of(spec: SandboxSpec) -> Idempotency | None:
 class KeyedRequests:
     """Makes requests with the same key wait for each other, and finds the sandbox of an earlier one."""
 
-    registry: Registry
+    inventory: Inventory
     _locks: dict[_Name, asyncio.Lock] = field(default_factory=dict, init=False)
     _users: Counter[_Name] = field(default_factory=Counter, init=False)
 
@@ -64,7 +64,7 @@ class KeyedRequests:
                 del self._users[name], self._locks[name]
 
     async def _earlier(self, team: str | None, asked: Idempotency) -> Sandbox | None:
-        for sandbox in self.registry.sandboxes():
+        for sandbox in self.inventory.sandboxes():
             had = sandbox.row.idempotency
             if had is None or had.key != asked.key or sandbox.row.team != team:
                 continue

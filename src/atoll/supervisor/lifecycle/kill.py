@@ -13,8 +13,8 @@ from atoll.supervisor.state.sandbox import Sandbox
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
     from atoll.supervisor.machines.running_machines import RunningMachines
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.storage.layer_gc import LayerGC
     from atoll.supervisor.storage.trash import Trash
 
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 class Kills:
     """Kills sandboxes."""
 
-    registry: Registry
+    inventory: Inventory
     paths: Paths
     running_machines: RunningMachines
     sandbox_links: SandboxLinks
@@ -52,13 +52,13 @@ class Kills:
         """Do the work of ``kill``. The caller holds the sandbox's lock."""
         if sandbox.row.state == "killed":
             return
-        await self.registry.change(sandbox, durable=True, state="killed", name=None)
+        await self.inventory.change(sandbox, durable=True, state="killed", name=None)
         await self.clear(sandbox)
 
     async def clear(self, sandbox: Sandbox) -> None:
         """Do the work of ``finish``. The caller holds the sandbox's lock, and a failure is only logged."""
         try:
-            with self.registry.pins.during(sandbox.sandbox_id):
+            with self.inventory.pins.during(sandbox.sandbox_id):
                 await to_the_end(self.finish(sandbox))
         except (AtollError, OSError) as error:
             # The sandbox never comes back: its row says so until `gc` or the next supervisor has erased the
@@ -81,6 +81,6 @@ class Kills:
             _log.warning("cannot remove the network of sandbox %s: %s", sandbox.sandbox_id, error)
         self.sandbox_links.forget(sandbox)
         await self.trash.take_unmounted(self.paths.sandbox(sandbox.sandbox_id))
-        await self.registry.forget(sandbox)
+        await self.inventory.forget(sandbox)
         await self.layer_gc.collect(wait=False)
         await self.trash.make_room()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.egress_control import EgressControl
     from atoll.supervisor.lifecycle.guest_memory import GuestMemory
     from atoll.supervisor.machines.enforcement import HostMeans
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.tenants.quotas import TeamQuotas
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class LimitChanges:
     """Changes the limits and the network policy of sandboxes."""
 
-    registry: Registry
+    inventory: Inventory
     quotas: TeamQuotas
     means: HostMeans
     egress: EgressControl
@@ -61,7 +61,7 @@ class LimitChanges:
         with place:
             try:
                 await self._apply(sandbox, wanted)
-                await self.registry.change(sandbox, limits=wanted)
+                await self.inventory.change(sandbox, limits=wanted)
             except BaseException:
                 await to_the_end(self._put_back(sandbox, old))
                 raise
@@ -89,7 +89,7 @@ class LimitChanges:
             # Revoked before the row changes and granted only after: it never has more than the row allows.
             if running is not None and network == "none":
                 running.link.set_policy(network)
-            await self.registry.change(sandbox, network=network, attributes=told)
+            await self.inventory.change(sandbox, network=network, attributes=told)
             if running is not None:
                 self.egress.govern(running.link, sandbox.row)
 

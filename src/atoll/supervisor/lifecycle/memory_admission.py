@@ -15,8 +15,8 @@ from atoll.errors import HostMemoryError
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.turns import Turns
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.rows import SandboxRow
     from atoll.types import HostMemory
 
@@ -49,7 +49,7 @@ class MemoryAdmission:
     """
 
     look: Callable[[], HostMemory]
-    registry: Registry
+    inventory: Inventory
     paths: Paths
     turns: Turns
     clock: Callable[[], float] = time.monotonic
@@ -143,7 +143,7 @@ class MemoryAdmission:
     def _used(self, team: str | None) -> list[tuple[str, int]]:
         """The sandboxes that run, and the memory of each, the biggest first."""
         found = []
-        for sandbox in self.registry.sandboxes():
+        for sandbox in self.inventory.sandboxes():
             row, running = sandbox.row, sandbox.running
             if running is not None and team in (None, row.team):
                 found.append((row.called, memory_bytes(running.machine) or 0))

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.suspend import Suspends
     from atoll.supervisor.lifecycle.suspend_checkpoint import SuspendCheckpoints
     from atoll.supervisor.machines.running_machines import RunningMachines
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
     from atoll.supervisor.storage.compaction import Compaction
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 class Naps:
     """Has running sandboxes nap."""
 
-    registry: Registry
+    inventory: Inventory
     paths: Paths
     quotas: TeamQuotas
     sandbox_planner: SandboxPlanner
@@ -115,7 +115,7 @@ class Naps:
 
     def end_cut_short(self) -> None:
         """Wake all sandboxes that an earlier supervisor left midway: no client suspended them."""
-        for sandbox in self.registry.sandboxes():
+        for sandbox in self.inventory.sandboxes():
             if _is_napping(sandbox):
                 self.tasks.spawn(self._end_cut_short(sandbox))
 
@@ -172,7 +172,7 @@ class Naps:
                 await self.running_machines.step_on(running, self.sandbox_planner.of(sandbox.row))
                 # The row first: a supervisor that adopts a running machine thaws it if it may be frozen.
                 columns = running.columns()
-                await self.registry.change(sandbox, state="running", napping=False, **columns)
+                await self.inventory.change(sandbox, state="running", napping=False, **columns)
             except Exception as error:  # noqa: BLE001 - as above
                 _log.warning(
                     "the machine %s cannot be attached to its disk and is ended: %s",

@@ -14,8 +14,8 @@ from atoll.supervisor.state.transitions import check_action
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.crashes import Crashes
     from atoll.supervisor.lifecycle.guest_memory import GuestMemory
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.leases import Columns
-    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.rows import SandboxRow
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
@@ -40,7 +40,7 @@ class PausedWatcher(Protocol):
 class Pauses:
     """Pauses and thaws sandboxes."""
 
-    registry: Registry
+    inventory: Inventory
     crashes: Crashes
     guest_memory: GuestMemory
     watcher: PausedWatcher
@@ -57,7 +57,7 @@ class Pauses:
                 await self.pause_locked(sandbox)
             elif sandbox.row.sleep_cause == "idle":
                 sandbox.require_running().hang_up()
-                await self.registry.change(sandbox, sleep_cause="request", wakes_at=None)
+                await self.inventory.change(sandbox, sleep_cause="request", wakes_at=None)
 
     async def pause_locked(
         self,
@@ -78,7 +78,7 @@ class Pauses:
             await running.alive(running.freeze(within_s=_PAUSED_S), sandbox.sandbox_id)
             if cause != "idle":
                 running.hang_up()
-            await self.registry.change(sandbox, state="paused", sleep_cause=cause, wakes_at=wakes_at)
+            await self.inventory.change(sandbox, state="paused", sleep_cause=cause, wakes_at=wakes_at)
         except BaseException:
             await to_the_end(thaw_or_end(running))
             raise
@@ -97,12 +97,12 @@ class Pauses:
         running = sandbox.require_running()
         row = sandbox.row
         # The row first: a supervisor that adopts a running machine thaws it if it may be frozen.
-        await self.registry.change(sandbox, state="running", **columns)
+        await self.inventory.change(sandbox, state="running", **columns)
         try:
             runs = await running.alive(thaw_or_end(running), sandbox.sandbox_id)
         except BaseException:
             await to_the_end(
-                self.registry.change(
+                self.inventory.change(
                     sandbox, state="paused", sleep_cause=row.sleep_cause, wakes_at=row.wakes_at
                 )
             )
@@ -131,7 +131,7 @@ class Pauses:
         kept = ("state", "stopped_at", "sleep_cause", "wakes_at")
         paused: Columns = {name: getattr(before, name) for name in kept}
         try:
-            await self.registry.change(sandbox, **paused)
+            await self.inventory.change(sandbox, **paused)
         except (AtollError, OSError) as error:
             # The step may have failed because the disk is full. A restarted supervisor would let it run.
             _log.warning("sandbox %s is paused, but that cannot be stored: %s", sandbox.sandbox_id, error)

@@ -13,7 +13,7 @@ from atoll.supervisor.state.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from atoll.supervisor.machines.agent_client import Agents
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.storage.images import SupervisorImages
 
 _LONGEST = 4096
@@ -24,7 +24,7 @@ _MOST_START_COMMANDS = 16
 class Defaults:
     """Changes the defaults of a sandbox's programs."""
 
-    registry: Registry
+    inventory: Inventory
     images: SupervisorImages
     agents: Agents
 
@@ -62,4 +62,4 @@ class Defaults:
             )
             running = sandbox.require_running()
             await running.alive(self.agents.init(running.link, told), sandbox.sandbox_id)
-            await self.registry.change(sandbox, **changes)
+            await self.inventory.change(sandbox, **changes)

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.kill import Kills
     from atoll.supervisor.lifecycle.naps import Naps
     from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.leases import Columns, Leases
     from atoll.supervisor.state.operation_log import Operations
-    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.tenants.quotas import TeamQuotas
 
 # The ids that lead to a sandbox which took over their state; older ones lead nowhere.
@@ -40,7 +40,7 @@ _KNOWN_MOST = 100
 class Promotions:
     """Promotes sandboxes."""
 
-    registry: Registry
+    inventory: Inventory
     operations: Operations
     leases: Leases
     quotas: TeamQuotas
@@ -128,7 +128,7 @@ class Promotions:
             changes: dict[str, Any] = {name: getattr(fresh.row, name) for name in _CHANGED}
             changes |= {**columns, **running.columns(), "state": "running", "napping": False}
             changes |= {"sleep_cause": None, "wakes_at": None}
-            await self.registry.promote(original, winner, kept, **changes)
+            await self.inventory.promote(original, winner, kept, **changes)
         except BaseException:
             await to_the_end(self.clones.undo(fresh, running))
             raise

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
     from atoll.supervisor.lifecycle.sandbox_planner import SandboxPlanner
     from atoll.supervisor.machines.running_machines import RunningMachines
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.leases import Columns
     from atoll.supervisor.state.operation_log import Operations
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.storage.compaction import Compaction
     from atoll.supervisor.storage.trash import Trash
@@ -38,7 +38,7 @@ PARTED_REASON = "it ran for a moment while it was being woken, so its memory and
 class Restores:
     """Restores sandboxes. The caller holds the sandbox's lock."""
 
-    registry: Registry
+    inventory: Inventory
     operations: Operations
     paths: Paths
     sandbox_planner: SandboxPlanner
@@ -124,7 +124,7 @@ class Restores:
         # The memory first: even if the row is not written, nothing may restore this memory.
         self.trash.take(self.paths.checkpoint(sandbox.sandbox_id))
         try:
-            await self.registry.change(sandbox, **crashed)
+            await self.inventory.change(sandbox, **crashed)
         except (AtollError, OSError) as error:
             _log.warning("cannot store the crash of sandbox %s: %s", sandbox.sandbox_id, error)
             sandbox.row = sandbox.row.but(**crashed)

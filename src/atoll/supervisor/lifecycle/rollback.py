@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.attachment import Attachment
     from atoll.supervisor.lifecycle.discard import Discards
     from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.leases import Leases
     from atoll.supervisor.state.operation_log import Operations
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.storage.volumes import Volumes
     from atoll.supervisor.tenants.quotas import TeamQuotas
 
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 class Rollback:
     """Rolls sandboxes back."""
 
-    registry: Registry
+    inventory: Inventory
     operations: Operations
     paths: Paths
     leases: Leases
@@ -60,12 +60,12 @@ class Rollback:
 
         Postcondition: on any exception the sandbox is as it was; if it ran, it still runs.
         """
-        snapshot = self.registry.snapshot(ref)
+        snapshot = self.inventory.snapshot(ref)
         # Pin the snapshot before the wait for the lock, which another operation may hold.
-        with self.registry.pins.during(snapshot.snapshot_id, *snapshot.stack):
+        with self.inventory.pins.during(snapshot.snapshot_id, *snapshot.stack):
             async with sandbox.lock:
                 await self.roll_back_locked(sandbox, ref)
-                await keep_locked(self.registry, sandbox)
+                await keep_locked(self.inventory, sandbox)
 
     async def roll_back_locked(
         self, sandbox: Sandbox, ref: str, columns: dict[str, Any] | None = None
@@ -78,7 +78,7 @@ class Rollback:
         row = sandbox.row
         if columns is None and sandbox.running is None:
             columns = self.leases.woken(row, row.lifecycle.ttl_s)
-        snapshot = self.registry.snapshot(ref)
+        snapshot = self.inventory.snapshot(ref)
         check_action("rollback", sandbox.row.state, sandbox.sandbox_id)
         check_plugged("roll back", sandbox)
         if snapshot.image_digest != sandbox.row.image_digest:
@@ -93,7 +93,7 @@ class Rollback:
             )
         # The memory refers to its own mounts, which another sandbox may have made.
         self.volumes.again(snapshot.volumes, {}, sandbox.row.team)
-        held = self.registry.pins.during(snapshot.snapshot_id, *snapshot.stack, *snapshot.volume_ids)
+        held = self.inventory.pins.during(snapshot.snapshot_id, *snapshot.stack, *snapshot.volume_ids)
         with held, self.quotas.running(sandbox.row, snapshot.limits):
             async with self.operations.during(sandbox.sandbox_id, "rollback"):
                 await self._switch(sandbox, snapshot, columns or {})
@@ -104,7 +104,7 @@ class Rollback:
         These are its own snapshots, the snapshot that it was made from, and their ancestors. Each must belong
         to the sandbox's team: the snapshots under a public template belong to the template's maker.
         """
-        snapshots = self.registry.snapshots()
+        snapshots = self.inventory.snapshots()
         seen = {each.snapshot_id for each in snapshots if each.team == row.team}
         own = {each.snapshot_id for each in snapshots if each.sandbox_id == row.sandbox_id}
         starts = own | ({row.snapshot_id} if row.snapshot_id else set())
@@ -121,7 +121,7 @@ class Rollback:
             )
             sandbox.link = old_link
             changes = {**columns, **{name: getattr(fresh.row, name) for name in _CHANGED}}
-            await self.registry.change(
+            await self.inventory.change(
                 sandbox, durable=True, state="running", napping=False, **changes, **running.columns()
             )
         except BaseException:

@@ -12,8 +12,8 @@ from atoll.supervisor.lifecycle.checkpoint_files import read_flows
 if TYPE_CHECKING:
     from atoll.network import Link, Links
     from atoll.supervisor.lifecycle.egress_control import EgressControl
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.sandbox import Sandbox
 
 _log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class SuspendedWatcher(Protocol):
 class SandboxLinks:
     """Finds and prepares the links of sandboxes."""
 
-    registry: Registry
+    inventory: Inventory
     paths: Paths
     links: Links
     egress: EgressControl
@@ -56,7 +56,7 @@ class SandboxLinks:
                 self.watcher.watch(sandbox)
                 return
             # Store this while the link still exists: the next supervisor removes any link that no row names.
-            await self.registry.change(sandbox, link_id=None)
+            await self.inventory.change(sandbox, link_id=None)
             sandbox.link = None
             await link.aclose()
         except (AtollError, OSError) as error:

@@ -18,7 +18,7 @@ from atoll.types.internal import check_services, schedule_of
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.wake import Wakes
     from atoll.supervisor.machines.agent_client import Agents
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Services:
     """Changes the services of sandboxes."""
 
-    registry: Registry
+    inventory: Inventory
     wakes: Wakes
     agents: Agents
 
@@ -54,12 +54,12 @@ class Services:
                     sandbox_id=row.sandbox_id,
                 )
             if spec.schedule is not None:
-                spec = msgspec.structs.replace(spec, added_at=self.registry.now_s())
+                spec = msgspec.structs.replace(spec, added_at=self.inventory.now_s())
             services = (*row.services, spec)
             check_services(services)
             told = await running.alive(self.agents.put_service(running.link, spec), row.sandbox_id)
             try:
-                await self.registry.change(sandbox, services=services)
+                await self.inventory.change(sandbox, services=services)
             except BaseException:
                 with contextlib.suppress(AtollError):
                     await running.alive(self.agents.remove_service(running.link, spec.name), row.sandbox_id)
@@ -80,7 +80,7 @@ class Services:
             gone = _service(sandbox, name)
             await running.alive(self.agents.remove_service(running.link, name), sandbox.sandbox_id)
             left = tuple(each for each in sandbox.row.services if each != gone)
-            await self.registry.change(sandbox, services=left)
+            await self.inventory.change(sandbox, services=left)
 
     async def list(self, sandbox: Sandbox) -> list[ServiceInfo]:
         """How the services are, in the order in which they were added. This does not wake the sandbox."""

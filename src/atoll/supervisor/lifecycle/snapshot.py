@@ -23,16 +23,16 @@ from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.transitions import check_action, check_memory
 from atoll.supervisor.storage.build_cache import BuildCache
 from atoll.supervisor.storage.compaction import Compaction
-from atoll.supervisor.storage.template_registry import TemplateRegistry
+from atoll.supervisor.storage.template_rows import TemplateRows
 from atoll.supervisor.storage.trash import erase
 from atoll.types import SnapshotInfo
 
 if TYPE_CHECKING:
     from atoll.snapshots import Layers
     from atoll.supervisor.lifecycle.crash_checkpoint import CrashCheckpoints
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.operation_log import Operations
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.storage.layer_gc import LayerGC
     from atoll.supervisor.tenants.quotas import TeamQuotas
 
@@ -56,7 +56,7 @@ class Label(NamedTuple):
 class Snapshots:
     """Makes, lists and removes the snapshots of a home."""
 
-    registry: Registry
+    inventory: Inventory
     operations: Operations
     paths: Paths
     quotas: TeamQuotas
@@ -66,14 +66,14 @@ class Snapshots:
     crash_checkpoints: CrashCheckpoints
     compaction: Compaction
     checksums: CheckpointChecksums
-    templates: TemplateRegistry
+    templates: TemplateRows
     steps: BuildCache
 
     def list(self, sandbox_ref: str | None = None, team: str | None = None) -> list[SnapshotInfo]:
         """All snapshots, or those of one sandbox or team, oldest first. Give a killed sandbox by its id."""
-        rows = sorted(self.registry.snapshots(forgotten=False), key=lambda row: row.created_at)
+        rows = sorted(self.inventory.snapshots(forgotten=False), key=lambda row: row.created_at)
         if sandbox_ref is not None:
-            named = [one for one in self.registry.sandboxes() if one.row.name == sandbox_ref]
+            named = [one for one in self.inventory.sandboxes() if one.row.name == sandbox_ref]
             sandbox_id = named[0].sandbox_id if named else sandbox_ref
             rows = [row for row in rows if row.sandbox_id == sandbox_id]
         return [row.info() for row in rows if team in (None, row.team)]
@@ -103,7 +103,7 @@ class Snapshots:
             label = Label(name, comment, build_id)
             async with self.operations.during(sandbox.sandbox_id, "snapshot"):
                 made = await self.make_locked(
-                    sandbox, label, lambda row: self.registry.add_snapshot(row, sandbox)
+                    sandbox, label, lambda row: self.inventory.add_snapshot(row, sandbox)
                 )
         return made.info()
 
@@ -132,7 +132,7 @@ class Snapshots:
                 label = Label(None, "", automatic=True)
                 async with self.operations.during(sandbox.sandbox_id, "snapshot"):
                     return await self.make_locked(
-                        sandbox, label, lambda row: self.registry.add_snapshot(row, sandbox)
+                        sandbox, label, lambda row: self.inventory.add_snapshot(row, sandbox)
                     )
 
     @contextlib.asynccontextmanager
@@ -146,7 +146,7 @@ class Snapshots:
         """
         check_name(name)
         await self.quotas.check_disk(team)
-        with self.registry.reserve_snapshot_name(name):
+        with self.inventory.reserve_snapshot_name(name):
             yield
 
     async def make_locked(
@@ -175,8 +175,8 @@ class Snapshots:
             InUseError: It has child snapshots, a sandbox uses its layer, or a template needs it. An automatic
                 snapshot stays only for other sandboxes: its own goes on without it.
         """
-        registry = self.registry
-        row = registry.snapshot(ref)
+        inventory = self.inventory
+        row = inventory.snapshot(ref)
         if template := self.templates.user_of(row.snapshot_id):
             raise InUseError(
                 f"snapshot {ref!r} is needed by the template {template}",
@@ -184,16 +184,16 @@ class Snapshots:
             )
         if not row.automatic:
             # a build's states do without each other
-            others = registry.snapshots(forgotten=False)
+            others = inventory.snapshots(forgotten=False)
             kept = [one for one in others if one is row or row.build_id is None or one.build_id is None]
             SnapshotTree([one.info() for one in kept]).removable(row.snapshot_id)
-        users = [one.row.called for one in registry.sandboxes() if _needs(one.row, row)]
-        if users or registry.pins.has(row.snapshot_id):
+        users = [one.row.called for one in inventory.sandboxes() if _needs(one.row, row)]
+        if users or inventory.pins.has(row.snapshot_id):
             raise InUseError(
                 f"snapshot {ref!r} is needed by {', '.join(users) or 'a sandbox that is being created from it'}",
                 hint="kill those sandboxes first",
             )
-        await registry.forget_snapshot(row)
+        await inventory.forget_snapshot(row)
         await self.steps.forget(row.snapshot_id)
         await self.layer_gc.give_up(self.paths.snapshot(row.snapshot_id))
 
@@ -204,10 +204,10 @@ class Snapshots:
         final = self.paths.snapshot(snapshot_id)
         aside = final.with_name(f"new-{snapshot_id}")
         layer_id = new_id()
-        with self.registry.pins.during(snapshot_id, aside.name, layer_id):
+        with self.inventory.pins.during(snapshot_id, aside.name, layer_id):
             try:
                 # The snapshot has everything before this moment. Writing the files may take long.
-                created_at = self.registry.now_s()
+                created_at = self.inventory.now_s()
                 capture = await self.checkpoints.capture(
                     sandbox, aside / "checkpoint", layer_id, copy_most_bytes=COPY_MOST_BYTES, flushed=True
                 )

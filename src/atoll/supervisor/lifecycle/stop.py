@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
     from atoll.supervisor.machines.agent_client import Agents
     from atoll.supervisor.machines.running_machines import RunningMachines
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.storage.trash import Trash
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 class PowerOff:
     """Puts sandboxes to sleep without their memory. The caller holds the sandbox's lock."""
 
-    registry: Registry
+    inventory: Inventory
     paths: Paths
     running_machines: RunningMachines
     sandbox_links: SandboxLinks
@@ -63,7 +63,7 @@ class PowerOff:
         try:
             await running.alive(self._settle(running), sandbox.sandbox_id)
             # From here on the disk counts: if the supervisor dies, the next one ends the machine.
-            await self.registry.change(
+            await self.inventory.change(
                 sandbox,
                 durable=True,
                 state="suspended",
@@ -87,7 +87,7 @@ class PowerOff:
     async def drop_memory(self, sandbox: Sandbox) -> None:
         """Erase the checkpoint of a sleeping sandbox, and the connections that it had."""
         link = await self.sandbox_links.waiting(sandbox)
-        await self.registry.change(sandbox, durable=True, has_memory=False, link_id=None)
+        await self.inventory.change(sandbox, durable=True, has_memory=False, link_id=None)
         sandbox.link = None
         self.trash.take(self.paths.checkpoint(sandbox.sandbox_id))
         if link is not None:

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.stop import PowerOff
     from atoll.supervisor.lifecycle.suspend_checkpoint import SuspendCheckpoints
     from atoll.supervisor.machines.running_machines import RunningMachines
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.leases import Columns
     from atoll.supervisor.state.operation_log import Operations
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.rows import OperationKind
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
@@ -43,7 +43,7 @@ Rest = Callable[[], Coroutine[Any, Any, None]]
 class Suspends:
     """Puts sandboxes to sleep."""
 
-    registry: Registry
+    inventory: Inventory
     operations: Operations
     paths: Paths
     checkpoints: SuspendCheckpoints
@@ -145,7 +145,7 @@ class Suspends:
             await running.alive(self.checkpoints.write(sandbox, running, durable=durable), sandbox.sandbox_id)
             # Until here the frozen guest could go on. From here on the checkpoint on the disk counts.
             more: Columns = {} if briefly else NO_LEASE
-            await self.registry.change(
+            await self.inventory.change(
                 sandbox,
                 durable=durable,
                 state="suspended",

@@ -11,7 +11,7 @@ from atoll.protocol import SuspendedAll
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.suspend import Suspends
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
 
@@ -24,7 +24,7 @@ class SuspendAll:
         at_once: How many to suspend at the same time, so that a guest that does not answer holds up no other.
     """
 
-    registry: Registry
+    inventory: Inventory
     suspends: Suspends
     tasks: Tasks
     at_once: int
@@ -44,7 +44,7 @@ class SuspendAll:
                     failed[sandbox.sandbox_id] = str(error)
 
         async with asyncio.TaskGroup() as group:
-            for sandbox in self.registry.sandboxes():
+            for sandbox in self.inventory.sandboxes():
                 if sandbox.row.state in ("running", "paused", "creating"):
                     group.create_task(one(sandbox))
         return SuspendedAll(suspended=suspended, failed=failed)

@@ -9,9 +9,9 @@ from atoll.supervisor.state.references import owned_by
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.image_release import ImageRelease
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.storage.images import SupervisorImages
-    from atoll.supervisor.storage.template_registry import TemplateRegistry
+    from atoll.supervisor.storage.template_rows import TemplateRows
     from atoll.supervisor.storage.volumes import Volumes
     from atoll.supervisor.tenants.keys import Keys
     from atoll.supervisor.tenants.quotas import TeamQuotas
@@ -26,9 +26,9 @@ class TeamDeletion:
     teams: Teams
     keys: Keys
     secrets: Secrets
-    registry: Registry
+    inventory: Inventory
     quotas: TeamQuotas
-    templates: TemplateRegistry
+    templates: TemplateRows
     volumes: Volumes
     images: SupervisorImages
     image_release: ImageRelease
@@ -44,7 +44,7 @@ class TeamDeletion:
 
     def _owned_by(self, team: str) -> list[str]:
         return [
-            *owned_by(self.registry, team),
+            *owned_by(self.inventory, team),
             *self.quotas.booked(team),
             *self.templates.owned_by(team),
             *self.volumes.owned_by(team),

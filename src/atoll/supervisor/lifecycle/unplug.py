@@ -16,8 +16,8 @@ from atoll.types import EgressPolicy, Unplugged
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.egress_control import EgressControl
     from atoll.supervisor.lifecycle.pause import PausedWatcher, Pauses
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.leases import Columns
-    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.rows import SandboxRow
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
@@ -39,7 +39,7 @@ def network_of_copies(row: SandboxRow) -> EgressPolicy:
 class Unplugs:
     """Unplugs sandboxes, and undoes that."""
 
-    registry: Registry
+    inventory: Inventory
     egress: EgressControl
     marks: UnplugMarks
     pauses: Pauses
@@ -61,7 +61,7 @@ class Unplugs:
 
     async def unplug_all(self, reason: str | None = None) -> UnpluggedAll:
         """Unplug every sandbox: all networks first. A failure does not stop the others."""
-        begun = [(each, self._begin(each, reason)) for each in self.registry.sandboxes()]
+        begun = [(each, self._begin(each, reason)) for each in self.inventory.sandboxes()]
         work = (self.tasks.run(self._go_on(each, refusal)) for each, refusal in begun)
         outcomes = await asyncio.gather(*work, return_exceptions=True)
         ended = {each.sandbox_id: outcome for (each, _), outcome in zip(begun, outcomes, strict=True)}
@@ -98,7 +98,7 @@ class Unplugs:
     async def _wake(self, sandbox: Sandbox, unplugged: Unplugged) -> None:
         if unplugged.ran and sandbox.row.state == "paused":
             return await self.pauses.thaw(sandbox, {"unplugged": None})
-        await self.registry.change(sandbox, unplugged=None)
+        await self.inventory.change(sandbox, unplugged=None)
         if sandbox.row.state == "paused":
             self.watcher.watch(sandbox, sandbox.require_running())
         return None
@@ -127,7 +127,7 @@ class Unplugs:
         if mark is not None:
             sandbox.unplugging = Unplugged(at=mark.at, reason=mark.reason)
         elif was_cut:
-            sandbox.unplugging = Unplugged(at=self.registry.now_s(), reason=_HALFWAY)
+            sandbox.unplugging = Unplugged(at=self.inventory.now_s(), reason=_HALFWAY)
         else:
             return False
         self._cut(sandbox)
@@ -146,7 +146,7 @@ class Unplugs:
     def _begin(self, sandbox: Sandbox, reason: str | None) -> OSError | None:
         """Cut the sandbox's network, and have it refuse every use. Waits for nothing."""
         if sandbox.unplugged is None:
-            sandbox.unplugging = Unplugged(at=self.registry.now_s(), reason=reason or NO_REASON)
+            sandbox.unplugging = Unplugged(at=self.inventory.now_s(), reason=reason or NO_REASON)
         return self._cut(sandbox)
 
     def _cut(self, sandbox: Sandbox) -> OSError | None:
@@ -203,7 +203,7 @@ class Unplugs:
         }
         try:
             if any(getattr(row, name) != value for name, value in changes.items()):
-                await self.registry.change(sandbox, **changes)
+                await self.inventory.change(sandbox, **changes)
         except (AtollError, OSError) as error:
             _log.warning("cannot store that sandbox %s is unplugged: %s", sandbox.sandbox_id, error)
             sandbox.row = row.but(**changes)

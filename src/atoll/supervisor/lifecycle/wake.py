@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.start import Starts
     from atoll.supervisor.lifecycle.stop import PowerOff
     from atoll.supervisor.state.drain_gate import DrainGate
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.leases import Columns, Leases
-    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.tenants.quotas import TeamQuotas
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class Wakes:
     """Wakes sandboxes."""
 
-    registry: Registry
+    inventory: Inventory
     leases: Leases
     quotas: TeamQuotas
     crashes: Crashes
@@ -60,14 +60,14 @@ class Wakes:
             check_plugged("use", sandbox)
             check_use(sandbox.row)
             running = await self._wake(sandbox, length_after_use(sandbox.row.lifecycle))
-            await keep_locked(self.registry, sandbox)
+            await keep_locked(self.inventory, sandbox)
             return running
 
     async def keep(self, sandbox: Sandbox) -> None:
         """Note that a client uses a sandbox that runs: it stays, even if it was left behind."""
         if is_left(sandbox):
             async with sandbox.lock:
-                await keep_locked(self.registry, sandbox)
+                await keep_locked(self.inventory, sandbox)
 
     async def recover(self, sandbox: Sandbox) -> None:
         """Recover a sandbox without a use, if it still waits for that. Its lease goes on.
@@ -110,9 +110,9 @@ class Wakes:
                 check_parts(sandbox.sandbox_id, engine_disk=row.engine_disk)
             length_s = row.lifecycle.ttl_s if ttl_s is None else ttl_s
             if ttl_s is not None and row.state == "running":
-                await self.registry.change(sandbox, **self.leases.extended(row, ttl_s))
+                await self.inventory.change(sandbox, **self.leases.extended(row, ttl_s))
             running = await self._wake(sandbox, length_s, by_hand=by_hand, memory=memory)
-            await keep_locked(self.registry, sandbox)
+            await keep_locked(self.inventory, sandbox)
             return running
 
     async def _wake(

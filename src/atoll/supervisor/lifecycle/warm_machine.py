@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from atoll.network import Link, Links
     from atoll.supervisor.machines.agent_client import Agents
     from atoll.supervisor.machines.running_machines import RunningMachines
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.storage.binaries import Programs
     from atoll.supervisor.storage.images import SupervisorImages
     from atoll.types import Limits
@@ -48,7 +48,7 @@ class WarmMachines:
         engine_disks: Whether the engine keeps the disks of new sandboxes.
     """
 
-    registry: Registry
+    inventory: Inventory
     paths: Paths
     programs: Programs
     images: SupervisorImages
@@ -72,7 +72,7 @@ class WarmMachines:
         link = await self.links.take()
         running: RunningMachine | None = None
         try:
-            with self.registry.pins.during(sandbox_id, digest):
+            with self.inventory.pins.during(sandbox_id, digest):
                 directory.mkdir(mode=0o700)
                 facts = self.images.facts(digest)
                 wanted = pool_init(sandbox_id, machine_uid, facts, self.nameserver)
@@ -107,7 +107,7 @@ class WarmMachines:
 
     async def discard(self, warm: Warm) -> None:
         """End a warm machine and erase its disk."""
-        with self.registry.pins.during(warm.sandbox_id):
+        with self.inventory.pins.during(warm.sandbox_id):
             await self.running_machines.end(warm.running)
             await warm.running.link.aclose()
             await erase(self.paths.sandbox(warm.sandbox_id))

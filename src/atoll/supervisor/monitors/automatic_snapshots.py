@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from atoll.snapshots import Layers
     from atoll.supervisor.lifecycle.snapshot import Snapshots
     from atoll.supervisor.state.clock import Clock
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
@@ -60,7 +60,7 @@ class AutomaticSnapshots:
         tell: Writes a line into a sandbox's log.
     """
 
-    registry: Registry
+    inventory: Inventory
     snapshots: Snapshots
     layers: Layers
     tasks: Tasks
@@ -91,7 +91,7 @@ class AutomaticSnapshots:
 
     async def look(self) -> None:
         """Look once at each sandbox, and begin the snapshots that are due."""
-        sandboxes = self.registry.sandboxes()
+        sandboxes = self.inventory.sandboxes()
         for gone in self._watches.keys() - {one.sandbox_id for one in sandboxes}:
             del self._watches[gone]
         for sandbox in sandboxes:
@@ -110,12 +110,12 @@ class AutomaticSnapshots:
         """
         owners = {
             sandbox_id: one.row
-            for one in self.registry.sandboxes()
+            for one in self.inventory.sandboxes()
             for sandbox_id in (one.sandbox_id, *one.row.promoted)
         }
         bases = {row.snapshot_id for row in owners.values()}
         made_at: dict[str, dict[str, float]] = defaultdict(dict)
-        for row in self.registry.snapshots(forgotten=False):
+        for row in self.inventory.snapshots(forgotten=False):
             if row.automatic:
                 made_at[row.sandbox_id][row.snapshot_id] = row.created_at
         for sandbox_id, made in made_at.items():
@@ -129,7 +129,7 @@ class AutomaticSnapshots:
                 else surplus(made, owner.lifecycle.snapshots_kept, self.clock.unix_s())
             )
             for snapshot_id in old:
-                if snapshot_id not in bases and not self.registry.pins.has(snapshot_id):
+                if snapshot_id not in bases and not self.inventory.pins.has(snapshot_id):
                     await self._remove(snapshot_id)
 
     async def _remove(self, snapshot_id: str) -> None:
@@ -170,7 +170,7 @@ class AutomaticSnapshots:
         row, since_at = sandbox.row, sandbox.row.created_at
         if row.snapshot_id is not None:
             with suppress(AtollError):
-                since_at = max(since_at, self.registry.snapshot(row.snapshot_id).created_at)
+                since_at = max(since_at, self.inventory.snapshot(row.snapshot_id).created_at)
         passed_s = max(0.0, self.clock.unix_s() - since_at)
         base = await self._measure(running)
         # Work under an earlier supervisor, or between the machine's start and this look, was not seen.
@@ -237,7 +237,7 @@ class AutomaticSnapshots:
             if sandbox.row.state == "killed":
                 return
             try:
-                await self.registry.change(sandbox, snapshot_failed=failure)
+                await self.inventory.change(sandbox, snapshot_failed=failure)
             except (AtollError, OSError):  # on a full disk, only memory keeps it
                 sandbox.row = sandbox.row.but(snapshot_failed=failure)
 

@@ -14,7 +14,7 @@ from atoll.network import Pace
 from atoll.supervisor.lifecycle.turns import Turns
 
 if TYPE_CHECKING:
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
 
@@ -67,7 +67,7 @@ class DataWakes:
         tell: Writes a line into a sandbox's log.
     """
 
-    registry: Registry
+    inventory: Inventory
     tasks: Tasks
     boot_s: Callable[[], float]
     tell: Callable[[str, str], None]
@@ -78,7 +78,7 @@ class DataWakes:
     def start(self, wake: Wake) -> None:
         """Begin to wake sandboxes that get data, also those asleep since before this process."""
         self._wake = wake
-        for sandbox in self.registry.sandboxes():
+        for sandbox in self.inventory.sandboxes():
             if sandbox.row.state == "suspended":
                 self.watch(sandbox)
 
@@ -153,6 +153,6 @@ class DataWakes:
 
     def _forget_gone(self) -> None:
         """Forget sandboxes that are gone, before another comes."""
-        known = {sandbox.sandbox_id for sandbox in self.registry.sandboxes()}
+        known = {sandbox.sandbox_id for sandbox in self.inventory.sandboxes()}
         for gone in self._sleepers.keys() - known:
             del self._sleepers[gone]

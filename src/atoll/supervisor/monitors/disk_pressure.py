@@ -13,7 +13,7 @@ from atoll.errors import AtollError
 if TYPE_CHECKING:
     from atoll.host import DiskUsage
     from atoll.supervisor.monitors.idle_sandboxes import IdleSandboxes
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
 
@@ -41,7 +41,7 @@ class DiskPressure:
         unix_s: Returns Unix seconds.
     """
 
-    registry: Registry
+    inventory: Inventory
     idle: IdleSandboxes
     tasks: Tasks
     disk: Callable[[], DiskUsage]
@@ -75,7 +75,7 @@ class DiskPressure:
         if not self._is_low:
             self._is_low = True
             _log.warning("the disk of the home is nearly full: %s MiB are free", disk.free >> 20)
-            for one in self.registry.sandboxes():
+            for one in self.inventory.sandboxes():
                 if one.row.state == "running":
                     self.tell(one.sandbox_id, "the host's disk is nearly full")
         await self.idle.note_traffic()

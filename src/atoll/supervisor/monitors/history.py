@@ -17,7 +17,7 @@ from atoll.types import StatsSample
 if TYPE_CHECKING:
     from atoll.engines import MachineStats
     from atoll.snapshots import Layers
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
@@ -81,7 +81,7 @@ class History:
         clock: Returns monotonic seconds.
     """
 
-    registry: Registry
+    inventory: Inventory
     quotas: TeamQuotas
     layers: Layers
     tasks: Tasks
@@ -123,7 +123,7 @@ class History:
         while True:
             await asyncio.sleep(min(_SELDOM_S, max(_EVERY_S, took_s / _SHARE)))
             began_s = self.clock()
-            sandboxes = self.registry.sandboxes()
+            sandboxes = self.inventory.sandboxes()
             self._forget(sandboxes)
             for sandbox in sandboxes:
                 if sandbox.running is not None and sandbox.row.state == "running":

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.memory_admission import MemoryAdmission
     from atoll.supervisor.machines.agent_client import Agents
     from atoll.supervisor.monitors.idle_sandboxes import IdleSandboxes
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
@@ -52,7 +52,7 @@ class HostMemoryMonitor:
     Args:
         look: Returns the host's memory.
         admission: Knows the needs of machines that are about to start.
-        registry: The sandboxes.
+        inventory: The sandboxes.
         idle: The idle sandboxes.
         agents: Have guests kill a program.
         spares: End the machines that only wait to be used.
@@ -66,7 +66,7 @@ class HostMemoryMonitor:
         *,
         look: Callable[[], HostMemory],
         admission: MemoryAdmission,
-        registry: Registry,
+        inventory: Inventory,
         idle: IdleSandboxes,
         agents: Agents,
         spares: Sequence[Callable[[], Awaitable[None]]],
@@ -76,7 +76,7 @@ class HostMemoryMonitor:
     ) -> None:
         self._look = look
         self._admission = admission
-        self._registry = registry
+        self._inventory = inventory
         self._idle = idle
         self._agents = agents
         self._spares = spares
@@ -137,7 +137,7 @@ class HostMemoryMonitor:
             return
         machines = [
             (sandbox.sandbox_id, running.machine)
-            for sandbox in self._registry.sandboxes()
+            for sandbox in self._inventory.sandboxes()
             if (running := sandbox.running) is not None and running.reason is None
         ]
 
@@ -177,7 +177,7 @@ class HostMemoryMonitor:
 
     def _kill(self, victim: Victim) -> None:
         """Begin to kill. The watch on other growing sandboxes goes on meanwhile."""
-        sandbox = self._registry.sandbox(victim.sandbox_id)
+        sandbox = self._inventory.sandbox(victim.sandbox_id)
         running = sandbox.running
         if running is None or running.leaving:
             return

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.machines.agent_client import Agents
     from atoll.supervisor.monitors.history import History
     from atoll.supervisor.state.clock import Clock
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
@@ -51,7 +51,7 @@ class IdleMonitor:
 
     default: Tiers
     idle_most_s: Callable[[str | None], float | None]
-    registry: Registry
+    inventory: Inventory
     history: History
     pauses: Pauses
     suspends: Suspends
@@ -66,7 +66,7 @@ class IdleMonitor:
     def start(self) -> None:
         """Begin to watch, until the supervisor stops. Every sandbox counts as active now."""
         now_s, unix_s = self.clock.awake_s(), self.clock.unix_s()
-        for sandbox in self.registry.sandboxes():
+        for sandbox in self.inventory.sandboxes():
             left_s = (sandbox.row.awake_until or 0.0) - unix_s
             sandbox.idleness.keep_awake(now_s, now_s + max(0.0, min(AWAKE_MOST_S, left_s)))
             sandbox.idleness.note(now_s, "start")
@@ -79,7 +79,7 @@ class IdleMonitor:
     def asked(self, ref: str) -> None:
         """Note that a client asked for something to be done with the sandbox of that id or name, if there is one."""
         try:
-            self.used(self.registry.sandbox(ref))
+            self.used(self.inventory.sandbox(ref))
         except AtollError:
             return
 
@@ -97,7 +97,7 @@ class IdleMonitor:
             check_action("keep awake", sandbox.row.state, sandbox.sandbox_id)
             check_plugged("keep awake", sandbox)
             until = self.clock.unix_s() + seconds if seconds else None
-            await self.registry.change(sandbox, awake_until=until)
+            await self.inventory.change(sandbox, awake_until=until)
             now_s = self.clock.awake_s()
             sandbox.idleness.keep_awake(now_s, now_s + seconds)
 
@@ -107,7 +107,7 @@ class IdleMonitor:
     async def _watching(self) -> None:
         while True:
             wait_s = _LOOK_S
-            sandboxes = self.registry.sandboxes()
+            sandboxes = self.inventory.sandboxes()
             for gone in self._next_s.keys() - {sandbox.sandbox_id for sandbox in sandboxes}:
                 del self._next_s[gone]
             for sandbox in sandboxes:

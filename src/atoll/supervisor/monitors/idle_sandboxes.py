@@ -14,7 +14,7 @@ from atoll.errors import AtollError
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.suspend import Suspends
     from atoll.supervisor.monitors.history import History
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
     from atoll.types import StatsSample
@@ -46,7 +46,7 @@ class IdleSandboxes:
         unix_s: Returns Unix seconds.
     """
 
-    registry: Registry
+    inventory: Inventory
     history: History
     suspends: Suspends
     tasks: Tasks
@@ -56,7 +56,7 @@ class IdleSandboxes:
 
     async def note_traffic(self) -> None:
         """Note which sandboxes have traffic. Call this every few seconds, starting a minute early."""
-        now_s, sandboxes = self.unix_s(), self.registry.sandboxes()
+        now_s, sandboxes = self.unix_s(), self.inventory.sandboxes()
         for gone in self._moved.keys() - {one.sandbox_id for one in sandboxes if one.running is not None}:
             del self._moved[gone]
         for number, one in enumerate(sandboxes):
@@ -72,7 +72,7 @@ class IdleSandboxes:
 
     def found(self, *, paused: bool) -> list[Sandbox]:
         """The idle sandboxes, the biggest first; with ``paused`` the paused ones too."""
-        found = [one for one in self.registry.sandboxes() if self._may_sleep(one, paused=paused)]
+        found = [one for one in self.inventory.sandboxes() if self._may_sleep(one, paused=paused)]
         return sorted(found, key=lambda one: -(self.memory_bytes(one) or 0))
 
     def memory_bytes(self, sandbox: Sandbox) -> int | None:

@@ -18,8 +18,8 @@ from atoll.types import Lifecycle
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.kill import Kills
     from atoll.supervisor.lifecycle.suspend import Suspends
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.leases import Leases, LeaseTable
-    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
     from atoll.supervisor.tenants.quotas import TeamQuotas
@@ -39,7 +39,7 @@ class LeaseExpiry:
         tell: Writes a line into a sandbox's log.
     """
 
-    registry: Registry
+    inventory: Inventory
     leases: Leases
     due: LeaseTable
     quotas: TeamQuotas
@@ -49,8 +49,8 @@ class LeaseExpiry:
     tell: Callable[[str, str], None]
 
     def start(self) -> None:
-        """Start with all leases of the registry, also those that ended while no supervisor ran."""
-        for sandbox in self.registry.sandboxes():
+        """Start with all leases of the inventory, also those that ended while no supervisor ran."""
+        for sandbox in self.inventory.sandboxes():
             self.due.note(sandbox.row)
         self.tasks.watch(self._watching())
 
@@ -73,7 +73,7 @@ class LeaseExpiry:
             lengthen = self.leases.extended(sandbox.row, ttl_s)
             columns = lengthen if extend_only else self.leases.lasting(ttl_s)
             if columns:
-                await self.registry.change(sandbox, **columns)
+                await self.inventory.change(sandbox, **columns)
             if self.leases.is_over(sandbox.row):
                 await self._end_locked(sandbox)
 
@@ -95,7 +95,7 @@ class LeaseExpiry:
 
     def _end_soon(self, sandbox_id: str) -> None:
         with suppress(AtollError):
-            sandbox = self.registry.sandbox(sandbox_id)
+            sandbox = self.inventory.sandbox(sandbox_id)
             self.due.begin_end(sandbox_id)
             # Do not await this: a sandbox in the middle of an operation must not keep others running.
             self.tasks.spawn(self._end(sandbox))
@@ -137,7 +137,7 @@ class LeaseExpiry:
             await self.suspends.suspend_locked(sandbox, memory=memory, cause="lease")
         elif row.state != "killed":
             # a crashed sandbox now waits for a use to recover it
-            await self.registry.change(sandbox, **NO_LEASE, crashed_running=False)
+            await self.inventory.change(sandbox, **NO_LEASE, crashed_running=False)
 
     async def _leave_locked(self, sandbox: Sandbox) -> None:
         """Put a sandbox to sleep whose clients are gone."""
@@ -147,8 +147,8 @@ class LeaseExpiry:
 
     async def _tell_calendar(self) -> None:
         """Update the calendar times of leases after the calendar jumped: the next boot knows nothing else."""
-        for sandbox in self.registry.sandboxes():
+        for sandbox in self.inventory.sandboxes():
             async with sandbox.lock:
                 columns = self.leases.told(sandbox.row)
                 if columns and sandbox.row.state != "killed":
-                    await self.registry.change(sandbox, **columns)
+                    await self.inventory.change(sandbox, **columns)

@@ -15,7 +15,7 @@ from atoll.supervisor.state.reasons import reason_of
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.wake import Wakes
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
 
@@ -47,7 +47,7 @@ class Recoveries:
         is_drained: Whether nothing may wake now, so that no try is wasted.
     """
 
-    registry: Registry
+    inventory: Inventory
     wakes: Wakes
     tasks: Tasks
     boot_s: Callable[[], float]
@@ -76,7 +76,7 @@ class Recoveries:
         if self.is_drained():
             self._crashes.clear()
             return
-        waiting = {one.sandbox_id: one for one in self.registry.sandboxes() if waits_for_recovery(one)}
+        waiting = {one.sandbox_id: one for one in self.inventory.sandboxes() if waits_for_recovery(one)}
         for gone in self._crashes.keys() - waiting.keys():
             del self._crashes[gone]
         for sandbox_id, sandbox in waiting.items():
@@ -117,7 +117,7 @@ class Recoveries:
             if not waits_for_recovery(sandbox) or reason.endswith(why):
                 return
             _log.warning("sandbox %s stays crashed: %s", sandbox.sandbox_id, why)
-            await self.registry.change(sandbox, reason=f"{reason}; {why}")
+            await self.inventory.change(sandbox, reason=f"{reason}; {why}")
 
 
 _AGAIN = f"it crashed soon after each of {len(PAUSES_S)} recoveries, so it waits for its next use"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.wake import Wakes
     from atoll.supervisor.machines.agent_client import Agents
     from atoll.supervisor.monitors.lease_expiry import LeaseExpiry
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
@@ -42,7 +42,7 @@ class Schedules:
     """Watches all schedules of a home in one task.
 
     Args:
-        registry: The sandboxes, whose rows have the services and their last runs.
+        inventory: The sandboxes, whose rows have the services and their last runs.
         wakes: Wakes the sandboxes.
         suspends: Puts a sandbox back to sleep that only a run has woken.
         leases: Extends the lease of a sandbox during a run.
@@ -56,7 +56,7 @@ class Schedules:
     def __init__(
         self,
         *,
-        registry: Registry,
+        inventory: Inventory,
         wakes: Wakes,
         suspends: Suspends,
         leases: LeaseExpiry,
@@ -66,7 +66,7 @@ class Schedules:
         unix_s: Callable[[], float],
         tell: Callable[[str, str], None],
     ) -> None:
-        self._registry = registry
+        self._inventory = inventory
         self._wakes = wakes
         self._suspends = suspends
         self._leases = leases
@@ -82,7 +82,7 @@ class Schedules:
     @property
     def waiting(self) -> bool:
         """Whether a sandbox waits for its time, so that the supervisor must stay."""
-        return any(_runnable(sandbox) for sandbox in self._registry.sandboxes())
+        return any(_runnable(sandbox) for sandbox in self._inventory.sandboxes())
 
     def close(self) -> None:
         """Wake no further sandbox. A run that is due now starts with the next supervisor."""
@@ -91,7 +91,7 @@ class Schedules:
     async def run(self) -> None:
         """Run due services until ``close``. A service that missed runs without a supervisor runs once."""
         while not self._closed:
-            for sandbox in self._registry.sandboxes():
+            for sandbox in self._inventory.sandboxes():
                 for spec in _runnable(sandbox):
                     self._look(sandbox, spec)
             await asyncio.sleep(_LOOK_S)
@@ -165,7 +165,7 @@ class Schedules:
             if sandbox.row.state == "killed" or spec.name not in names:
                 return
             kept = {name: each for name, each in sandbox.row.runs.items() if name in names}
-            await self._registry.change(sandbox, runs={**kept, spec.name: run})
+            await self._inventory.change(sandbox, runs={**kept, spec.name: run})
 
     async def _let_sleep(self, sandbox: Sandbox) -> None:
         """Suspend a sandbox again that only a run has woken: without a lease, nothing else would."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
 
 _LOOK_S = 30.0
 
@@ -21,7 +21,7 @@ class SleepingLinks:
         look_s: Seconds from one look to the next.
     """
 
-    registry: Registry
+    inventory: Inventory
     sandbox_links: SandboxLinks
     look_s: float = _LOOK_S
 
@@ -33,7 +33,7 @@ class SleepingLinks:
 
     async def look(self) -> None:
         """Look once. A sandbox with an operation in progress waits for the next look."""
-        for sandbox in self.registry.sandboxes():
+        for sandbox in self.inventory.sandboxes():
             if sandbox.link is not None and sandbox.row.state == "suspended" and not sandbox.lock.locked():
                 async with sandbox.lock:
                     await self.sandbox_links.let_go(sandbox)

@@ -10,7 +10,7 @@ from atoll.errors import AtollError
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.unplug import Unplugs
     from atoll.supervisor.state.alarms import Alarms
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.tasks import Tasks
 
 _LOOK_S = 1.0
@@ -21,14 +21,14 @@ class UnplugMonitor:
     """Waits for alarms, and looks for marks.
 
     Args:
-        registry: The sandboxes.
+        inventory: The sandboxes.
         alarms: Rings when a rule wants a sandbox unplugged.
         unplugs: Unplugs it.
         tasks: Owner of the work.
     """
 
-    def __init__(self, registry: Registry, alarms: Alarms, unplugs: Unplugs, tasks: Tasks) -> None:
-        self._registry = registry
+    def __init__(self, inventory: Inventory, alarms: Alarms, unplugs: Unplugs, tasks: Tasks) -> None:
+        self._inventory = inventory
         self._alarms = alarms
         self._unplugs = unplugs
         self._tasks = tasks
@@ -49,7 +49,7 @@ class UnplugMonitor:
     async def _unplug(self, sandbox_id: str, reason: str) -> None:
         for _ in range(_TRIES):
             try:
-                sandbox = self._registry.sandbox(sandbox_id)
+                sandbox = self._inventory.sandbox(sandbox_id)
             except AtollError:  # it is still being made, with its link already cut; or it was killed
                 await asyncio.sleep(_LOOK_S)
                 continue
@@ -61,7 +61,7 @@ class UnplugMonitor:
             # First, so that a mark that is written meanwhile is found the next time.
             if (stamp := self._unplugs.marks_stamp()) != self._seen:
                 self._seen = stamp
-                for sandbox in self._registry.sandboxes():
+                for sandbox in self._inventory.sandboxes():
                     if self._unplugs.heed(sandbox):
                         self._tasks.spawn(self._unplugs.settle(sandbox))
             await asyncio.sleep(_LOOK_S)

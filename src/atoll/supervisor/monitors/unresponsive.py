@@ -14,7 +14,7 @@ from atoll.protocol import shortage_of
 if TYPE_CHECKING:
     from atoll.supervisor.machines.agent_client import Agents
     from atoll.supervisor.state.clock import Clock
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
 
@@ -38,7 +38,7 @@ class UnresponsiveGuests:
         tell: Writes a line into a sandbox's log.
     """
 
-    registry: Registry
+    inventory: Inventory
     agents: Agents
     clock: Clock
     tell: Callable[[str, str], None]
@@ -69,7 +69,7 @@ class UnresponsiveGuests:
     def _awake(self) -> list[tuple[Sandbox, RunningMachine]]:
         return [
             (sandbox, sandbox.running)
-            for sandbox in self.registry.sandboxes()
+            for sandbox in self.inventory.sandboxes()
             if sandbox.running is not None and _is_to_answer(sandbox, sandbox.running)
         ]
 

@@ -14,7 +14,7 @@ from atoll.supervisor.state.reasons import reason_of
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.wake import Wakes
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
 
@@ -49,7 +49,7 @@ class WakeTimers:
         tell: Writes a line into a sandbox's log.
     """
 
-    registry: Registry
+    inventory: Inventory
     wakes: Wakes
     tasks: Tasks
     unix_s: Callable[[], float]
@@ -62,7 +62,7 @@ class WakeTimers:
     @property
     def waiting(self) -> bool:
         """Whether a sandbox waits for its time, so that the supervisor must stay."""
-        return not self._closed and any(_is_set(sandbox) for sandbox in self.registry.sandboxes())
+        return not self._closed and any(_is_set(sandbox) for sandbox in self.inventory.sandboxes())
 
     def close(self) -> None:
         """Wake no further sandbox: the next supervisor makes the due wakes."""
@@ -78,7 +78,7 @@ class WakeTimers:
         now_s = self.unix_s()
         due = {
             sandbox.sandbox_id: sandbox
-            for sandbox in self.registry.sandboxes()
+            for sandbox in self.inventory.sandboxes()
             if _is_set(sandbox) and (sandbox.row.wakes_at or 0.0) <= now_s
         }
         for gone in self._due.keys() - due.keys():

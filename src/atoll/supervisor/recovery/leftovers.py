@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from atoll.host import Cgroup, CgroupRoot
     from atoll.snapshots import Layers
     from atoll.supervisor.machines.running_machines import RunningMachines
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.storage.binaries import Programs
     from atoll.supervisor.storage.images import SupervisorImages
     from atoll.supervisor.storage.layer_gc import LayerGC
@@ -54,7 +54,7 @@ class LeftoverCollector:
         pool_ids: The sandbox ids of warm machines.
     """
 
-    registry: Registry
+    inventory: Inventory
     paths: Paths
     programs: Programs
     images: SupervisorImages
@@ -148,11 +148,11 @@ class LeftoverCollector:
             yield from self._unowned(parent, self._ids)
         yield from self._unowned(paths.volumes, self._volume_ids)
         yield from self._unowned(paths.machines, self._machine_ids)
-        for layer_id in set(self.layers.ids()) - layers_in_use(self.registry):
+        for layer_id in set(self.layers.ids()) - layers_in_use(self.inventory):
             size = self.layers.size_bytes(layer_id)
             leftover = Leftover(kind="directory", name=f"layers/{layer_id}", size_bytes=size)
             yield _Found(leftover, Path("layers") / layer_id, self._stood_on(layer_id))
-        for path in self.programs.unneeded(versions_in_use(self.registry)):
+        for path in self.programs.unneeded(versions_in_use(self.inventory)):
             leftover = Leftover(kind="directory", name=str(path), size_bytes=tree_bytes(path))
             yield _Found(leftover, path, self._used(path))
 
@@ -166,14 +166,14 @@ class LeftoverCollector:
                 yield _Found(leftover, entry, partial(_meet, ids, owned))
 
     def _ids(self) -> set[str]:
-        return owned_ids(self.registry) | self.pool_ids()
+        return owned_ids(self.inventory) | self.pool_ids()
 
     def _volume_ids(self) -> set[str]:
         # Directories of volumes that the database has lost are no leftovers: their files exist nowhere else.
-        return self.volumes.ids() | self.volumes.kept_ids() | self.registry.pins.ids()
+        return self.volumes.ids() | self.volumes.kept_ids() | self.inventory.pins.ids()
 
     def _machine_ids(self) -> set[str]:
-        return self.running_machines.machine_ids() | self.registry.pins.ids()
+        return self.running_machines.machine_ids() | self.inventory.pins.ids()
 
     def _runs(self, machine_id: str) -> Callable[[], bool]:
         return lambda: machine_id in self.running_machines.machine_ids()
@@ -182,10 +182,10 @@ class LeftoverCollector:
         return lambda: any(point.is_relative_to(disk) for disk in self.running_machines.disks())
 
     def _stood_on(self, layer_id: str) -> Callable[[], bool]:
-        return lambda: layer_id in layers_in_use(self.registry)
+        return lambda: layer_id in layers_in_use(self.inventory)
 
     def _used(self, program: Path) -> Callable[[], bool]:
-        return lambda: program not in self.programs.unneeded(versions_in_use(self.registry))
+        return lambda: program not in self.programs.unneeded(versions_in_use(self.inventory))
 
     def _find_cgroup(self, name: str) -> Cgroup | None:
         return self.cgroups.find(name) if self.cgroups else None

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.recovery.adoption import Adoption
     from atoll.supervisor.recovery.row_repair import RowRepair
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.operation_log import Operations
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.storage.trash import Trash
 
 # With more at once, guests would lack the processor time to answer in time, and would pass for frozen.
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 class Reconcile:
     """Makes the sandboxes match their rows, or the rows match the host."""
 
-    registry: Registry
+    inventory: Inventory
     operations: Operations
     paths: Paths
     layers: Layers
@@ -65,7 +65,7 @@ class Reconcile:
         A failure with one sandbox does not stop the adoption of the others.
         """
         begun = {row.sandbox_id: row for row in await self.operations.cut_short()}
-        everything = self.registry.sandboxes()
+        everything = self.inventory.sandboxes()
         rows = [each.row for each in everything if each.sandbox_id not in begun]
         asleep = await asyncio.to_thread(undisturbed, rows, self.paths)
         left = [each for each in everything if each.sandbox_id not in asleep]
@@ -133,14 +133,14 @@ class Reconcile:
         # The next mount tries this again. Until this supervisor ends, the layer is not erased.
         disk = self.paths.disk(row.sandbox_id, row.disk)
         if (layer_id := self.layers.noted_freeze(disk)) is not None:
-            self._unsettled.enter_context(self.registry.pins.during(layer_id))
+            self._unsettled.enter_context(self.inventory.pins.during(layer_id))
 
     async def _finish_kills(self) -> None:
         """Give up the files of the sandboxes that were being killed.
 
         Collecting leftovers has ended their processes and mounts.
         """
-        for sandbox in self.registry.all():
+        for sandbox in self.inventory.all():
             if sandbox.row.state != "killed":
                 continue
             try:
@@ -226,7 +226,7 @@ class Reconcile:
 
     def _state(self, sandbox_id: str) -> SandboxState | None:
         try:
-            return self.registry.sandbox(sandbox_id).row.state
+            return self.inventory.sandbox(sandbox_id).row.state
         except SandboxNotFoundError:
             return None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from atoll.errors import AtollError
-from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.sandbox import Sandbox, with_losses
 
 _log = logging.getLogger(__name__)
@@ -17,12 +17,12 @@ _log = logging.getLogger(__name__)
 class RowRepair:
     """Changes the rows of sandboxes that an earlier supervisor left."""
 
-    registry: Registry
+    inventory: Inventory
 
     async def change(self, sandbox: Sandbox, **changes: Any) -> None:
         """Change a row, at least in memory: a full disk must not prevent a kill."""
         try:
-            await self.registry.change(sandbox, **changes)
+            await self.inventory.change(sandbox, **changes)
         except AtollError as error:
             _log.warning("cannot store the state of sandbox %s: %s", sandbox.sandbox_id, error)
             sandbox.row = sandbox.row.but(**changes)

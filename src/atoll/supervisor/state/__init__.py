@@ -1,1 +1,1 @@
-"""Holds the supervisor's knowledge: rows, registry, operation log, and basics that all other rooms use."""
+"""Holds the supervisor's knowledge: rows, inventory, operation log, and basics that all other rooms use."""

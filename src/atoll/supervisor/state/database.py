@@ -247,8 +247,8 @@ class Database:
         return self._database
 
     def _all(self, kind: type[Any]) -> list[Any]:
-        registry = TABLES[kind]
-        cursor = self._connected().execute(f"SELECT * FROM {registry} ORDER BY created_at, rowid")
+        table = TABLES[kind]
+        cursor = self._connected().execute(f"SELECT * FROM {table} ORDER BY created_at, rowid")
         names = [column[0] for column in cursor.description]
         rows = [self._row(kind, dict(zip(names, values, strict=True))) for values in cursor]
         return [row for row in rows if row is not None]
@@ -291,8 +291,8 @@ class Database:
     def _delete(self, rows: tuple[_Row, ...], durable: bool) -> None:
         statements: list[tuple[str, list[object]]] = []
         for row in rows:
-            registry, key = TABLES[type(row)], KEYS[type(row)]
-            statements.append((f"DELETE FROM {registry} WHERE {key} = ?", [key_of(row)]))
+            table, key = TABLES[type(row)], KEYS[type(row)]
+            statements.append((f"DELETE FROM {table} WHERE {key} = ?", [key_of(row)]))
         # A durable deletion belongs to files that were erased before it, or are erased next.
         self._transact(statements, durable, freeing=durable)
         self._erase_traces(rows)
@@ -428,11 +428,11 @@ def _upsert(row: _Row) -> tuple[str, list[object]]:
 
 @functools.cache
 def _upsert_text(kind: type[_Row]) -> str:
-    registry, key, names = TABLES[kind], KEYS[kind], kind.__struct_fields__
+    table, key, names = TABLES[kind], KEYS[kind], kind.__struct_fields__
     columns = ", ".join(f'"{name}"' for name in names)
     changes = ", ".join(f'"{name}" = excluded."{name}"' for name in names if name != key)
     marks = ", ".join("?" for _ in names)
-    return f"INSERT INTO {registry} ({columns}) VALUES ({marks}) ON CONFLICT ({key}) DO UPDATE SET {changes}"
+    return f"INSERT INTO {table} ({columns}) VALUES ({marks}) ON CONFLICT ({key}) DO UPDATE SET {changes}"
 
 
 def _written(name: str, value: object) -> object:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Reservations(ABC):
-    """The part of the registry that reserves names for things without a row yet."""
+    """The part of the inventory that reserves names for things without a row yet."""
 
     def __init__(self) -> None:
         self._reserved: set[tuple[str, str]] = set()

@@ -8,8 +8,8 @@ import logging
 from atoll.errors import AtollError
 from atoll.snapshots import Layers, Stack, run_to_merge
 from atoll.supervisor.state.ids import new_id
+from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.paths import Paths
-from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.tasks import Tasks
@@ -26,7 +26,7 @@ class Compaction:
     midway leaves an unused layer, or some stacks shorter than others.
 
     Args:
-        registry: The sandboxes and snapshots that use layers.
+        inventory: The sandboxes and snapshots that use layers.
         paths: Where disks are.
         layers: The layers.
         layer_gc: Erases unused layers.
@@ -34,9 +34,9 @@ class Compaction:
     """
 
     def __init__(
-        self, registry: Registry, paths: Paths, layers: Layers, layer_gc: LayerGC, tasks: Tasks
+        self, inventory: Inventory, paths: Paths, layers: Layers, layer_gc: LayerGC, tasks: Tasks
     ) -> None:
-        self._registry = registry
+        self._inventory = inventory
         self._paths = paths
         self._layers = layers
         self._layer_gc = layer_gc
@@ -47,7 +47,7 @@ class Compaction:
     def look(self) -> None:
         """Start to merge if some stack has become too long. Returns at once."""
         longer = any(
-            self._registry.merges.shorter(row.stack) != row.stack for row in self._registry.snapshots()
+            self._inventory.merges.shorter(row.stack) != row.stack for row in self._inventory.snapshots()
         )
         if not self._busy and (longer or self._long_stack() is not None):
             self._busy = True
@@ -55,14 +55,14 @@ class Compaction:
 
     async def shorten(self, sandbox: Sandbox) -> None:
         """Move a sandbox to merged layers if there are any. Its disk is not mounted, and its lock is held."""
-        stack = self._registry.merges.shorter(sandbox.row.stack)
+        stack = self._inventory.merges.shorter(sandbox.row.stack)
         disk = self._paths.disk(sandbox.sandbox_id, sandbox.row.disk)
         if stack == sandbox.row.stack or not await asyncio.to_thread(self._layers.settled, disk):
             return
         # A freeze that the row records need not be undone, and cannot be once its layer is merged.
-        await self._registry.change(sandbox, durable=True)
+        await self._inventory.change(sandbox, durable=True)
         await asyncio.to_thread(self._layers.forget_freeze, disk)
-        await self._registry.change(sandbox, durable=True, stack=stack)
+        await self._inventory.change(sandbox, durable=True, stack=stack)
 
     async def _work(self) -> None:
         try:
@@ -78,17 +78,17 @@ class Compaction:
     def _long_stack(self) -> Stack | None:
         """A stack that is too long even when all merges so far are used."""
         for row in self._rows():
-            stack = self._registry.merges.shorter(row.stack)
+            stack = self._inventory.merges.shorter(row.stack)
             if run_to_merge(stack, dict.fromkeys(stack, 0)) is not None:
                 return stack
         return None
 
     def _rows(self) -> list[SandboxRow | SnapshotRow]:
-        return [*(one.row for one in self._registry.sandboxes()), *self._registry.snapshots()]
+        return [*(one.row for one in self._inventory.sandboxes()), *self._inventory.snapshots()]
 
     async def _merge_of(self, stack: Stack) -> bool:
         merged = new_id()
-        with self._registry.pins.during(merged, *stack):
+        with self._inventory.pins.during(merged, *stack):
             try:
                 await asyncio.to_thread(self._measure, stack)
                 run = run_to_merge(stack, self._sizes)
@@ -98,7 +98,7 @@ class Compaction:
             except (AtollError, OSError) as error:
                 _log.warning("cannot merge layers now: %s", error)
                 return False
-            self._registry.merges.add(run, merged)
+            self._inventory.merges.add(run, merged)
         return True
 
     def _measure(self, stack: Stack) -> None:
@@ -109,12 +109,12 @@ class Compaction:
     async def _use(self) -> None:
         """Move every sandbox and snapshot that can change over to merged layers."""
         stacks = {layer for row in self._rows() for layer in row.stack}
-        with self._registry.pins.during(*stacks):
-            await self._registry.restack(self._registry.merges.shorter)
-            for sandbox in self._registry.sandboxes():
+        with self._inventory.pins.during(*stacks):
+            await self._inventory.restack(self._inventory.merges.shorter)
+            for sandbox in self._inventory.sandboxes():
                 if (
                     sandbox.running is None
-                    and self._registry.merges.shorter(sandbox.row.stack) != sandbox.row.stack
+                    and self._inventory.merges.shorter(sandbox.row.stack) != sandbox.row.stack
                 ):
                     async with sandbox.lock:
                         if sandbox.running is None and sandbox.row.state in ("suspended", "crashed"):

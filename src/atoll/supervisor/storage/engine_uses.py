@@ -10,7 +10,7 @@ from atoll.errors import AtollError
 from atoll.types import EngineUse, UpgradeReport
 
 if TYPE_CHECKING:
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.rows import Versions
     from atoll.supervisor.storage.binaries import Programs
 
@@ -26,7 +26,7 @@ class _Memory(NamedTuple):
 class EngineUses:
     """Looks at sandboxes that sleep with their memory, and at snapshots."""
 
-    registry: Registry
+    inventory: Inventory
     programs: Programs
 
     async def report(self) -> UpgradeReport:
@@ -34,11 +34,11 @@ class EngineUses:
         current = self.programs.current
         memories = [
             _Memory("sandbox", one.sandbox_id, one.row.name, one.row.versions)
-            for one in self.registry.sandboxes()
+            for one in self.inventory.sandboxes()
             if one.row.state == "suspended" and one.row.has_memory
         ]
         memories += [
-            _Memory("snapshot", row.snapshot_id, row.name, row.versions) for row in self.registry.snapshots()
+            _Memory("snapshot", row.snapshot_id, row.name, row.versions) for row in self.inventory.snapshots()
         ]
         others = [each for each in memories if each.versions.engine != current.engine]
         return UpgradeReport(

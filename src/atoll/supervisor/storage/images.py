@@ -13,8 +13,8 @@ import msgspec
 from atoll.errors import ImageNotFoundError, ImagePullError, InUseError
 from atoll.host import to_the_end
 from atoll.images import with_near_templates
+from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.references import digests_in_use
-from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.storage.trust import host_extra
 from atoll.types import ImageAccess, ImageInfo, Progress
 
@@ -67,7 +67,7 @@ class SupervisorImages:
 
     Args:
         images: The images room.
-        registry: Knows which images are in use.
+        inventory: Knows which images are in use.
         boot_s: Returns the time since the host booted.
         environ: The environment, where SSL_CERT_FILE may name the host's bundle.
         authority: Returns the certificate that every sandbox trusts, as PEM; empty for none.
@@ -78,7 +78,7 @@ class SupervisorImages:
     def __init__(
         self,
         images: Images,
-        registry: Registry,
+        inventory: Inventory,
         boot_s: Callable[[], float],
         environ: Mapping[str, str] | None = None,
         *,
@@ -90,7 +90,7 @@ class SupervisorImages:
         self._templates = templates
         self._authority = authority
         self._images = images
-        self._registry = registry
+        self._inventory = inventory
         self._boot_s = boot_s
         self._environ = os.environ if environ is None else environ
         self._facts: dict[str, ImageFacts] = {}
@@ -233,13 +233,13 @@ class SupervisorImages:
 
     def stood_on(self) -> set[Path]:
         """The directories that sandboxes and snapshots use."""
-        digests = {one.row.image_digest for one in self._registry.sandboxes()}
-        digests |= {row.image_digest for row in self._registry.snapshots()}
+        digests = {one.row.image_digest for one in self._inventory.sandboxes()}
+        digests |= {row.image_digest for row in self._inventory.snapshots()}
         return {lower for digest in digests for lower in self.facts(digest).lowers}
 
     def in_use(self) -> set[str]:
         """The digests of images that a sandbox or snapshot uses, or is about to use."""
-        return digests_in_use(self._registry)
+        return digests_in_use(self._inventory)
 
     def unneeded(self) -> Collection[Path]:
         """Images, layers and downloads that nothing needs."""

@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.references import layers_in_use
-from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.storage.trash import Trash
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ class LayerGC:
     ``lock`` is held while there is a layer that no row refers to yet, and while unused layers are removed.
 
     Args:
-        registry: Knows which layers are in use.
+        inventory: Knows which layers are in use.
         layers: The layers.
         trash: Erases them.
     """
 
-    def __init__(self, registry: Registry, layers: Layers, trash: Trash) -> None:
+    def __init__(self, inventory: Inventory, layers: Layers, trash: Trash) -> None:
         self.lock = asyncio.Lock()
-        self._registry = registry
+        self._inventory = inventory
         self._layers = layers
         self._trash = trash
 
@@ -43,8 +43,8 @@ class LayerGC:
     async def collect(self, *, wait: bool = True) -> None:
         """Erase unused layers. Without ``wait`` this happens in the background."""
         async with self.lock:
-            used = layers_in_use(self._registry)
-            self._registry.merges.forget_but(used)
+            used = layers_in_use(self._inventory)
+            self._inventory.merges.forget_but(used)
             unused = sorted(set(self._layers.ids()) - used)
             taken = [self._trash.take(self._layers.path(layer_id)) for layer_id in unused]
             self._layers.checksums.drop(unused)

@@ -17,7 +17,7 @@ from atoll.supervisor.state.ids import new_id
 from atoll.supervisor.state.tasks import Tasks
 
 if TYPE_CHECKING:
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
 
 ASIDE = ".erased-"
 # A small directory does not wait for a big one. More would take the threads that others need.
@@ -67,12 +67,12 @@ class Trash:
 
     Args:
         directory: Where the directories wait for that, on the file system of the home.
-        registry: Pins directories that are being erased, so that they do not count as leftovers.
+        inventory: Pins directories that are being erased, so that they do not count as leftovers.
     """
 
-    def __init__(self, directory: Path, registry: Registry) -> None:
+    def __init__(self, directory: Path, inventory: Inventory) -> None:
         self._directory = directory
-        self._registry = registry
+        self._inventory = inventory
         self._tasks = Tasks()
         self._lanes = asyncio.Semaphore(_AT_ONCE)
         self._ending = threading.Event()
@@ -87,7 +87,7 @@ class Trash:
         with os.scandir(self._directory) as entries:
             left = [Path(entry.path) for entry in entries if entry.name.startswith(ASIDE)]
         for aside in left:
-            if not self._registry.pins.has(aside.name):
+            if not self._inventory.pins.has(aside.name):
                 self._spawn(aside)
 
     def take(self, path: Path) -> asyncio.Task[None] | None:
@@ -140,7 +140,7 @@ class Trash:
     def _spawn(self, aside: Path) -> asyncio.Task[None]:
         # Pin it already: a thread may look for leftovers before the task begins.
         pinned = contextlib.ExitStack()
-        pinned.enter_context(self._registry.pins.during(aside.name))
+        pinned.enter_context(self._inventory.pins.during(aside.name))
         return self._tasks.spawn(self._erase(aside, pinned))
 
     async def _erase(self, aside: Path, pinned: contextlib.ExitStack) -> None:

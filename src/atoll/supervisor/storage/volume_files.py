@@ -24,7 +24,7 @@ from atoll.errors import (
     NotADirectoryInSandboxError,
 )
 from atoll.host import Owner, RootedEntry, RootedTree, to_the_end
-from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.storage.volume_lists import VolumeLists
 from atoll.types import FileKind, VolumeEntry
 
@@ -59,7 +59,7 @@ class VolumeFiles:
 
     volume_id: str
     tree: RootedTree
-    registry: Registry
+    inventory: Inventory
     lists: VolumeLists
 
     async def stat(self, path: str) -> VolumeEntry:
@@ -105,7 +105,7 @@ class VolumeFiles:
     async def read(self, path: str) -> AsyncIterator[bytes]:
         """Iterate over the bytes of a regular file. The first step opens it."""
         path = plain(path)
-        with self.registry.pins.during(self.volume_id), _told(path):
+        with self.inventory.pins.during(self.volume_id), _told(path):
             # This must not be in a thread: a caller that is cancelled meanwhile would leave the file open.
             fd = self.tree.open_file(path)
             try:
@@ -127,7 +127,7 @@ class VolumeFiles:
         """Replace a file's content in one step once all pieces have come. It is durable when this returns."""
         path = plain(path)
         _check(mode, owner)
-        with self.registry.pins.during(self.volume_id):
+        with self.inventory.pins.during(self.volume_id):
             await self._do(path, lambda: self._prepare(path, parents, replace, owner))
             with _told(path):
                 aside, fd = self.tree.begin_file()
@@ -161,7 +161,7 @@ class VolumeFiles:
 
     async def _do(self, path: str, work: Callable[[], _T]) -> _T:
         """Do blocking work in a thread, to its end even if the caller is cancelled."""
-        with self.registry.pins.during(self.volume_id), _told(path):
+        with self.inventory.pins.during(self.volume_id), _told(path):
             return await to_the_end(asyncio.to_thread(work))
 
 

@@ -16,8 +16,8 @@ from atoll.errors import AtollError, InUseError, InvalidSpecError, NameTakenErro
 from atoll.host import RootedTree, remove_tree, sync_directory, to_the_end
 from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.ids import new_id
+from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.paths import Paths
-from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.state.row_copies import ROW, RowCopies
 from atoll.supervisor.state.rows import VolumeRow
 from atoll.supervisor.storage.mount_points import check_mountpoints
@@ -45,17 +45,17 @@ class Volumes:
     Args:
         database: The database, open whenever a volume is accessed.
         copies: Rows of volumes that the database may have lost.
-        registry: Knows which sandboxes mount which volumes.
+        inventory: Knows which sandboxes mount which volumes.
         paths: Where volumes are.
         trash: Erases them.
     """
 
     def __init__(
-        self, database: Database, copies: RowCopies, registry: Registry, paths: Paths, trash: Trash
+        self, database: Database, copies: RowCopies, inventory: Inventory, paths: Paths, trash: Trash
     ) -> None:
         self._database = database
         self._row_copies = copies
-        self._registry = registry
+        self._inventory = inventory
         self._paths = paths
         self._lists = VolumeLists()
         self._trash = trash
@@ -135,8 +135,8 @@ class Volumes:
         if len([row for row in self._rows.values() if row.team == team]) >= _VOLUMES_MOST:
             raise InvalidSpecError(f"there are {_VOLUMES_MOST} volumes already", hint="delete some")
         volume_id = new_id()
-        with self._reserved(name, team), self._registry.pins.during(volume_id):
-            now_s = self._registry.now_s()
+        with self._reserved(name, team), self._inventory.pins.during(volume_id):
+            now_s = self._inventory.now_s()
             row = VolumeRow(volume_id=volume_id, name=name, team=team, created_at=now_s, quota_mib=quota_mib)
             directory = self._paths.volume(volume_id)
             try:
@@ -156,8 +156,8 @@ class Volumes:
             VolumeNotFoundError: There is no such volume.
         """
         check_volume_quota(quota_mib)
-        with self._registry.pins.during(volume_id):
-            row = self.get(volume_id).but(quota_mib=quota_mib, changed_at=self._registry.now_s())
+        with self._inventory.pins.during(volume_id):
+            row = self.get(volume_id).but(quota_mib=quota_mib, changed_at=self._inventory.now_s())
             await self._database.put(row, durable=True)
             self._rows[volume_id] = row
         return row
@@ -183,15 +183,15 @@ class Volumes:
                 accessed.
         """
         row = self.get(ref, team)
-        users = [one.row.called for one in self._registry.sandboxes() if row.volume_id in one.row.volume_ids]
-        if users or self._registry.pins.has(row.volume_id):
+        users = [one.row.called for one in self._inventory.sandboxes() if row.volume_id in one.row.volume_ids]
+        if users or self._inventory.pins.has(row.volume_id):
             raise InUseError(
                 f"volume {ref!r} is used by {', '.join(users) or 'a running operation'}",
                 hint="kill those sandboxes first",
             )
         del self._rows[row.volume_id]
         aside = self._paths.volumes / f"{ASIDE}{row.volume_id}"
-        with self._registry.pins.during(aside.name):
+        with self._inventory.pins.during(aside.name):
             try:
                 await asyncio.to_thread(_set_aside, self._paths.volume(row.volume_id), aside)
             except BaseException:
@@ -203,7 +203,7 @@ class Volumes:
     def files(self, row: VolumeRow) -> VolumeFiles:
         """Access to a volume's files without a sandbox."""
         data, aside = self._paths.volume_data(row.volume_id), self._paths.volume_aside(row.volume_id)
-        return VolumeFiles(row.volume_id, RootedTree(data, aside, _OWNER), self._registry, self._lists)
+        return VolumeFiles(row.volume_id, RootedTree(data, aside, _OWNER), self._inventory, self._lists)
 
     def resolve(self, wanted: Mapping[str, str | VolumeMount], team: str | None) -> dict[str, VolumeMount]:
         """The wanted mounts by path, with the ids of their volumes.

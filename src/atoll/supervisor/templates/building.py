@@ -26,11 +26,11 @@ from atoll.protocol import FinishRequest, TemplateRequest
 from atoll.supervisor.lifecycle.kill import Kills
 from atoll.supervisor.lifecycle.snapshot import Snapshots
 from atoll.supervisor.state.ids import new_id
-from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.rows import SnapshotRow, StepRow, TemplateRow
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.storage.build_cache import BuildCache
-from atoll.supervisor.storage.template_registry import TemplateRegistry, split_tag
+from atoll.supervisor.storage.template_rows import TemplateRows, split_tag
 from atoll.supervisor.storage.trash import Trash
 from atoll.types import BuildInfo, PrunedSteps, Quotas, Resolved, TagInfo
 from atoll.types.internal import BUILD_ATTRIBUTE, DEFAULT_TAG
@@ -58,9 +58,9 @@ class Templates:
         copied_disks: Whether each step keeps a copy of the disk.
     """
 
-    rows: TemplateRegistry
+    rows: TemplateRows
     steps: BuildCache
-    registry: Registry
+    inventory: Inventory
     snapshots: Snapshots
     kills: Kills
     quotas: Callable[[str | None], Quotas]
@@ -132,13 +132,13 @@ class Templates:
                     raise SandboxNotFoundError(f"there is no sandbox {what.sandbox_id!r}")
                 what = (await self.snapshots.make(what, None, "", build_id)).snapshot_id
             async with self.rows.lock:
-                snapshot = self.registry.snapshot(what)
+                snapshot = self.inventory.snapshot(what)
                 _check_free(snapshot, what, team, build_id)
                 values = {"state": "ready", "tags": all_tags, **_of_snapshot(snapshot)}
                 build = self._build(team, plain, build_id=build_id, **values)
                 row = await self.rows.put(_tagged(_row(self.rows, team, plain, build), build))
                 if snapshot.build_id is None:
-                    await self.registry.own_snapshot(snapshot.snapshot_id, build_id)
+                    await self.inventory.own_snapshot(snapshot.snapshot_id, build_id)
         finally:
             self._recording.discard(build_id)
             self._look.set()
@@ -178,7 +178,7 @@ class Templates:
             if build.state in ("waiting", "building"):
                 is_ready = wanted.state == "ready"
                 if is_ready:
-                    self.registry.snapshot(wanted.snapshot_id or "")
+                    self.inventory.snapshot(wanted.snapshot_id or "")
                 # With its tags in the same step: a ready build that has no tag is not needed.
                 _, build = await self.rows.change_build(
                     build_id,
@@ -190,7 +190,7 @@ class Templates:
                     reason=wanted.reason[:_REASON_MOST] if wanted.reason else None,
                 )
         if self.copied_disks:
-            rows = [row for row in self.registry.snapshots() if row.build_id == build_id]
+            rows = [row for row in self.inventory.snapshots() if row.build_id == build_id]
             for snapshot_id in _too_much(rows):
                 await self.steps.forget(snapshot_id)
         await self.sweep()
@@ -207,7 +207,7 @@ class Templates:
         waiting = list(keys)
         while (step := await self.steps.first(waiting)) is not None:
             try:
-                self.registry.snapshot(step.snapshot_id)
+                self.inventory.snapshot(step.snapshot_id)
                 return step
             except SnapshotNotFoundError:
                 await self.steps.forget(step.snapshot_id)
@@ -227,7 +227,7 @@ class Templates:
         # Snapshots of builds too old to be listed go too: nothing records any more which template they
         # belonged to.
         known = {build.build_id for row in self.rows.all() for build in row.builds}
-        for snapshot in self.registry.snapshots():
+        for snapshot in self.inventory.snapshots():
             if snapshot.build_id is not None and snapshot.build_id not in known:
                 await self.steps.forget(snapshot.snapshot_id)
         await self.sweep()
@@ -292,7 +292,7 @@ class Templates:
         Returns why some of these stay.
         """
         kept = []
-        for sandbox in self.registry.sandboxes():
+        for sandbox in self.inventory.sandboxes():
             build_id = sandbox.row.attributes.get(BUILD_ATTRIBUTE)
             if build_id is not None and not self.rows.is_building(build_id):
                 try:
@@ -300,7 +300,7 @@ class Templates:
                 except (AtollError, OSError) as error:
                     _log.warning("cannot kill sandbox %s of a build: %s", sandbox.sandbox_id, error)
         # Children before their parents.
-        for row in reversed(self.registry.snapshots()):
+        for row in reversed(self.inventory.snapshots()):
             if row.build_id is None or self._keeps(row.snapshot_id, row.build_id):
                 continue
             try:
@@ -322,7 +322,7 @@ class Templates:
 
     def _build(self, team: str | None, name: str | None, **values: object) -> BuildInfo:
         found = self.rows.named(name, team) if name is not None else None
-        now_s = self.registry.now_s()
+        now_s = self.inventory.now_s()
         known = {
             "build_id": str(uuid.uuid4()),
             "template_id": found.template_id if found else new_id(),
@@ -333,7 +333,7 @@ class Templates:
         return BuildInfo(**{**known, **values})  # type: ignore[arg-type]
 
 
-def _row(rows: TemplateRegistry, team: str | None, name: str | None, build: BuildInfo) -> TemplateRow:
+def _row(rows: TemplateRows, team: str | None, name: str | None, build: BuildInfo) -> TemplateRow:
     """The template with this name and a further build, or a new template if there is none yet."""
     found = rows.named(name, team) if name is not None else None
     if found is not None:
@@ -367,15 +367,15 @@ def _too_much(rows: Sequence[SnapshotRow]) -> list[str]:
     ]
 
 
-async def forget_steps(templates: Templates, registry: Registry, trash: Trash) -> PrunedSteps:
+async def forget_steps(templates: Templates, inventory: Inventory, trash: Trash) -> PrunedSteps:
     """Forget all steps built so far. Erase their snapshots unless a template needs them."""
-    before = {row.snapshot_id: row for row in registry.snapshots() if row.build_id is not None}
+    before = {row.snapshot_id: row for row in inventory.snapshots() if row.build_id is not None}
     count = len(templates.steps)
     await templates.steps.forget()
     kept = await templates.sweep()
     await trash.settle()
-    left = {row.snapshot_id: row for row in registry.snapshots()}
-    sandboxes = [sandbox.row for sandbox in registry.sandboxes()]
+    left = {row.snapshot_id: row for row in inventory.snapshots()}
+    sandboxes = [sandbox.row for sandbox in inventory.sandboxes()]
     layers = {layer for row in (*left.values(), *sandboxes) for layer in row.stack}
     gone = [row for snapshot_id, row in before.items() if snapshot_id not in left]
     needed = sum(bool(templates.rows.user_of(snapshot_id)) for snapshot_id in before.keys() & left.keys())

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from atoll.host import DiskUsage
     from atoll.images import Image
     from atoll.protocol import Leftover
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry
-    from atoll.supervisor.storage.template_registry import TemplateRegistry
+    from atoll.supervisor.storage.template_rows import TemplateRows
     from atoll.supervisor.storage.volumes import Volumes
     from atoll.supervisor.tenants.disk_sizes import DiskSizes
 
@@ -80,10 +80,10 @@ class DiskReports:
         disk: Returns the size and the free space of the home's file system.
     """
 
-    registry: Registry
+    inventory: Inventory
     volumes: Volumes
     images: Callable[[Collection[str]], dict[str, Image]]
-    templates: TemplateRegistry
+    templates: TemplateRows
     sizes: DiskSizes
     paths: Paths
     leftovers: Callable[[], Awaitable[list[Leftover]]]
@@ -97,7 +97,7 @@ class DiskReports:
             team: Report only on this team, as if there were no other; None reports on everything.
         """
         async with self._turn:
-            images = await asyncio.to_thread(self.images, digests_in_use(self.registry))
+            images = await asyncio.to_thread(self.images, digests_in_use(self.inventory))
             if team is not None:
                 images = {digest: image for digest, image in images.items() if image.info.pulled_for == team}
             await self.sizes.measure(self._measurable(team, images))
@@ -106,7 +106,7 @@ class DiskReports:
             linked = await asyncio.to_thread(_linked, self._checkpoints())
         # A part that is newer than the measurement counts as nothing.
         users = self._users(team, images)
-        memories = {row.snapshot_id: row.memory_bytes for row in self.registry.snapshots()}
+        memories = {row.snapshot_id: row.memory_bytes for row in self.inventory.snapshots()}
         sizes = {part: self._size(part, memories) for user in users for part in user.parts}
         users = [_with_links(user, linked, sizes) for user in users]
         return DiskReport(
@@ -122,18 +122,18 @@ class DiskReports:
         """Where the memories are, by the parts that contain them."""
         found = {
             f"changing:{one.sandbox_id}": self.paths.checkpoint(one.sandbox_id)
-            for one in self.registry.sandboxes()
+            for one in self.inventory.sandboxes()
             if one.row.state == "suspended"
         }
         return found | {
             f"memory:{row.snapshot_id}": self.paths.snapshot_checkpoint(row.snapshot_id)
-            for row in self.registry.snapshots()
+            for row in self.inventory.snapshots()
         }
 
     def _measurable(self, team: str | None, images: Mapping[str, Image]) -> DiskParts:
-        sandboxes = [one for one in self.registry.sandboxes() if team in (None, one.row.team)]
+        sandboxes = [one for one in self.inventory.sandboxes() if team in (None, one.row.team)]
         layers = {id_ for one in sandboxes for id_ in one.row.stack}
-        layers |= {id_ for row in self.registry.snapshots() if team in (None, row.team) for id_ in row.stack}
+        layers |= {id_ for row in self.inventory.snapshots() if team in (None, row.team) for id_ in row.stack}
         volumes = [row.volume_id for row in self.volumes.list(team)]
         return DiskParts(
             changing=self.sizes.changing(sandboxes, volumes),
@@ -143,7 +143,7 @@ class DiskReports:
 
     def _users(self, team: str | None, images: Mapping[str, Image]) -> list[Used]:
         found: list[Used] = []
-        for row in (one.row for one in self.registry.sandboxes()):
+        for row in (one.row for one in self.inventory.sandboxes()):
             parts = {f"changing:{row.sandbox_id}", *(f"layer:{layer_id}" for layer_id in row.stack)}
             found.append(Used("sandbox", row.sandbox_id, row.name, row.team, frozenset(parts)))
         built = {
@@ -153,7 +153,7 @@ class DiskReports:
             if build.snapshot_id is not None
         }
         templates: dict[str, frozenset[str]] = {}
-        for snapshot in self.registry.snapshots():
+        for snapshot in self.inventory.snapshots():
             used = frozenset(
                 {f"memory:{snapshot.snapshot_id}", *(f"layer:{layer_id}" for layer_id in snapshot.stack)}
             )
@@ -177,7 +177,7 @@ class DiskReports:
 
     def _brought_to(self, team: str) -> set[str]:
         """The layers from other teams' snapshots, which count towards no quota of this team."""
-        return {id_ for row in self.registry.snapshots() if row.team != team for id_ in row.stack}
+        return {id_ for row in self.inventory.snapshots() if row.team != team for id_ in row.stack}
 
     def _size(self, part: str, memories: Mapping[str, int]) -> int:
         kind, _, name = part.partition(":")

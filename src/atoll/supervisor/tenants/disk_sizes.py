@@ -17,8 +17,8 @@ from atoll.supervisor.machines.sandbox_plan import earlier_pages_directory
 
 if TYPE_CHECKING:
     from atoll.snapshots import Layers
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.storage.volumes import Volumes
 
@@ -57,7 +57,7 @@ class DiskSizes:
     it.
     """
 
-    registry: Registry
+    inventory: Inventory
     volumes: Volumes
     paths: Paths
     layers: Layers
@@ -110,7 +110,7 @@ class DiskSizes:
 
     async def _of_sandbox(self, sandbox_id: str, before_bytes: int) -> tuple[int, float]:
         try:
-            sandbox = self.registry.sandbox(sandbox_id)
+            sandbox = self.inventory.sandbox(sandbox_id)
             kept = await _kept_by_engine(sandbox)
         except (AtollError, OSError):  # it is gone
             return 0, 0.0
@@ -130,11 +130,11 @@ class DiskSizes:
 
     def _forget(self) -> None:
         """Forget the sizes of parts that no longer exist."""
-        living = {one.sandbox_id for one in self.registry.all()} | self.volumes.ids()
+        living = {one.sandbox_id for one in self.inventory.all()} | self.volumes.ids()
         for id_ in self._measures.keys() - living:
             del self._measures[id_]
-        standing = {id_ for one in self.registry.all() for id_ in one.row.stack}
-        standing |= {id_ for row in self.registry.snapshots() for id_ in row.stack}
+        standing = {id_ for one in self.inventory.all() for id_ in one.row.stack}
+        standing |= {id_ for row in self.inventory.snapshots() for id_ in row.stack}
         for layer_id in self._frozen.keys() - standing:
             del self._frozen[layer_id]
 

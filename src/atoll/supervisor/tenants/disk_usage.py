@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from atoll.supervisor.tenants.disk_sizes import DiskParts
 
 if TYPE_CHECKING:
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.tasks import Tasks
     from atoll.supervisor.storage.volumes import Volumes
     from atoll.supervisor.tenants.disk_sizes import DiskSizes
@@ -32,7 +32,7 @@ class TeamDiskUsage:
         image_trees: Returns the layers of images that a team pulled, as directories, which never change.
     """
 
-    registry: Registry
+    inventory: Inventory
     volumes: Volumes
     sizes: DiskSizes
     tasks: Tasks
@@ -50,13 +50,13 @@ class TeamDiskUsage:
                 task = self._measuring[team] = self.tasks.watch(self.sizes.measure(parts))
             await asyncio.wait({task}, timeout=_WAIT_S)
         parts, sizes = self._parts(team, trees), self.sizes
-        snapshots = sum(row.memory_bytes for row in self.registry.snapshots() if row.team == team)
+        snapshots = sum(row.memory_bytes for row in self.inventory.snapshots() if row.team == team)
         frozen = sum(sizes.of_layer(layer_id) for layer_id in parts.layers)
         images = sum(sizes.of_tree(tree) for tree in trees)
         return snapshots + frozen + images + sum(sizes.of(id_) for id_ in parts.changing)
 
     def _parts(self, team: str, trees: set[Path]) -> DiskParts:
-        sandboxes = [one for one in self.registry.sandboxes() if one.row.team == team]
+        sandboxes = [one for one in self.inventory.sandboxes() if one.row.team == team]
         volumes = [row.volume_id for row in self.volumes.list(team)]
         return DiskParts(
             changing=self.sizes.changing(sandboxes, volumes),
@@ -65,7 +65,7 @@ class TeamDiskUsage:
         )
 
     def _layers_of(self, team: str) -> set[str]:
-        snapshots = self.registry.snapshots()
-        own = {id_ for one in self.registry.sandboxes() if one.row.team == team for id_ in one.row.stack}
+        snapshots = self.inventory.snapshots()
+        own = {id_ for one in self.inventory.sandboxes() if one.row.team == team for id_ in one.row.stack}
         own |= {id_ for row in snapshots if row.team == team for id_ in row.stack}
         return own - {id_ for row in snapshots if row.team != team for id_ in row.stack}

@@ -15,7 +15,7 @@ from atoll.supervisor.machines.default_limits import KEEP_FREE_PERCENT
 from atoll.types import NO_LIMIT, Lifecycle, Limits, Quotas, TeamUse
 
 if TYPE_CHECKING:
-    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.rows import SandboxRow
     from atoll.supervisor.tenants.teams import Teams
 
@@ -119,7 +119,7 @@ class TeamQuotas:
             is nothing.
     """
 
-    registry: Registry
+    inventory: Inventory
     teams: Teams
     default_limits: Limits
     disk_bytes: Callable[[str], Awaitable[int]]
@@ -312,7 +312,7 @@ class TeamQuotas:
     def _counted(self, team: str, bookings: list[_Booking]) -> TeamUse:
         awake: dict[str, Limits] = {}
         asleep = set()
-        for sandbox in self.registry.sandboxes():
+        for sandbox in self.inventory.sandboxes():
             row = sandbox.row
             if row.team == team and row.state in _AWAKE:
                 awake[row.sandbox_id] = row.limits.over(self.default_limits)

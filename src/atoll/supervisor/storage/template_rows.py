@@ -24,7 +24,7 @@ _ENDED = {"failed": "failed", "cancelled": "was cancelled"}
 _log = logging.getLogger(__name__)
 
 
-class TemplateRegistry:
+class TemplateRows:
     """Keeps all templates. Every change of a template takes ``lock``, and sets ``changed`` for a moment.
 
     Args:

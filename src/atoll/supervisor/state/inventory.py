@@ -19,7 +19,7 @@ _TICK_S = 1e-6
 _log = logging.getLogger(__name__)
 
 
-class Registry(Reservations):
+class Inventory(Reservations):
     """Keeps all sandboxes and snapshots.
 
     Args:

@@ -1,4 +1,5 @@
-"""The connection to the supervisor of one home."""
+# Made by scripts/unasync.py from sdk/_async/api.py: do not edit.
+"""The API of a home's supervisor, as its clients call it."""
 
 from __future__ import annotations
 
@@ -14,12 +15,12 @@ from atoll.errors import AtollError, DeadlineError, SupervisorError
 from atoll.guest import GuestRequest
 from atoll.host import Home
 from atoll.protocol import REQUEST_HEADER, ErrorBody, StreamLine, caller_header, raise_body
-from atoll.sdk._async.http import AsyncAnswer, AsyncPool, Upload
-from atoll.sdk._async.places import AsyncPlace, place_of
+from atoll.sdk._sync.http import Answer, Pool, Upload
+from atoll.sdk._sync.places import Place, place_of
 from atoll.sdk._bytes import MIB
 from atoll.sdk._caller import caller
 from atoll.sdk._deadline import Deadline, check_timeout
-from atoll.sdk._io_async import Stream, call, shielded
+from atoll.sdk._io_sync import Stream, call, shielded
 from atoll.sdk._notices import tell_recovery
 from atoll.sdk._server import Server
 from atoll.types import Progress
@@ -45,16 +46,16 @@ def ref(name: str) -> str:
 
 
 @contextlib.contextmanager
-def closed_on_error(link: AsyncLink) -> Iterator[AsyncLink]:
-    """Close a link's connections if the body of the context fails."""
+def closed_on_error(api: Api) -> Iterator[Api]:
+    """Close the connections if the body of the context fails."""
     try:
-        yield link
+        yield api
     except BaseException:
-        link.close()
+        api.close()
         raise
 
 
-class AsyncLink:
+class Api:
     """Sends requests to the supervisor of one home, and starts the supervisor if it does not run.
 
     A server on another machine passes them on to its supervisor.
@@ -65,20 +66,20 @@ class AsyncLink:
         kept: How many idle connections to keep.
     """
 
-    _shared: AsyncLink | None = None
+    _shared: Api | None = None
 
     def __init__(
-        self, place: AsyncPlace | Server | None = None, *, may_start: bool = True, kept: int = 8
+        self, place: Place | Server | None = None, *, may_start: bool = True, kept: int = 8
     ) -> None:
-        self.place: AsyncPlace = place_of(place, may_start=may_start)
+        self.place: Place = place_of(place, may_start=may_start)
         self._within_s: float | None = None
-        shared = AsyncLink._shared
+        shared = Api._shared
         self._lent = shared is not None and may_start and shared.place == self.place
         if shared is not None and self._lent:
-            self._pool: AsyncPool = shared._pool
+            self._pool: Pool = shared._pool
         else:
             # uvicorn closes connections after 5 idle seconds; a call must not start at that moment
-            self._pool = AsyncPool(self._connect, self.place.explain, idle_s=3.0, kept=kept)
+            self._pool = Pool(self._connect, self.place.explain, idle_s=3.0, kept=kept)
 
     @property
     def home(self) -> Home:
@@ -92,15 +93,15 @@ class AsyncLink:
     @classmethod
     @contextlib.contextmanager
     def sharing(cls, kept: int) -> Iterator[None]:
-        """Let all links that the process makes meanwhile share connections, ``kept`` idle ones at most."""
-        AsyncLink._shared = link = cls(kept=kept)
+        """Let all calls of the process share connections meanwhile, ``kept`` idle ones at most."""
+        Api._shared = api = cls(kept=kept)
         try:
             yield
         finally:
-            AsyncLink._shared = None
-            link.close()
+            Api._shared = None
+            api.close()
 
-    async def call(
+    def call(
         self,
         method: str,
         path: str,
@@ -111,15 +112,15 @@ class AsyncLink:
         repeatable: bool | None = None,
     ) -> _Value:
         """Make one call and read its answer as ``kind``."""
-        answer = await self._ask(method, path, body, (), Deadline(timeout_s), repeatable)
-        return _decoded(await answer.read_all(_ANSWER_BYTES), kind)
+        answer = self._ask(method, path, body, (), Deadline(timeout_s), repeatable)
+        return _decoded(answer.read_all(_ANSWER_BYTES), kind)
 
-    async def delete(self, path: str) -> None:
+    def delete(self, path: str) -> None:
         """Make a DELETE call, whose answer has no body."""
-        answer = await self._ask("DELETE", path, None, (), Deadline(LONG_S), None)
-        await answer.read_all(_ANSWER_BYTES)
+        answer = self._ask("DELETE", path, None, (), Deadline(LONG_S), None)
+        answer.read_all(_ANSWER_BYTES)
 
-    async def make(
+    def make(
         self,
         path: str,
         kind: type[_Value],
@@ -151,7 +152,7 @@ class AsyncLink:
         self._within_s = within_s
         try:
             headers = ((REQUEST_HEADER, token),)
-            value = await self.long_call(
+            value = self.long_call(
                 "POST", path, kind, body, headers, on_progress=on_progress, deadline=deadline
             )
             self._within_s = None
@@ -161,7 +162,7 @@ class AsyncLink:
         except BaseException as error:
             self._within_s = None
             self.close()
-            await self._undo(token)
+            self._undo(token)
             if within_s is not None and deadline.passed and isinstance(error, DeadlineError):
                 raise DeadlineError(
                     f"it was not ready within {within_s:g} s",
@@ -169,53 +170,53 @@ class AsyncLink:
                 ) from error
             raise
 
-    async def _undo(self, token: str) -> None:
+    def _undo(self, token: str) -> None:
         """Have everything killed that a request made or still makes.
 
         Closing the connection cancels a request only until its answer is read.
         """
         with shielded(_UNDO_S), contextlib.suppress(AtollError, OSError):
-            with contextlib.closing(AsyncLink(self.place.without_starting())) as link:
+            with contextlib.closing(Api(self.place.without_starting())) as api:
                 path = f"/v1/requests/{token}"
-                answer = await link._ask("DELETE", path, None, (), Deadline(_UNDO_S), None)
-                await answer.read_all(_ANSWER_BYTES)
+                answer = api._ask("DELETE", path, None, (), Deadline(_UNDO_S), None)
+                answer.read_all(_ANSWER_BYTES)
 
-    async def stream(
+    def stream(
         self, method: str, path: str, body: object = None, *, silence_s: float = SHORT_S
-    ) -> AsyncAnswer:
+    ) -> Answer:
         """Make a call whose answer is read as it arrives, without a size limit."""
-        return await self._ask(method, path, body, (), Deadline(None, silence_s=silence_s), None)
+        return self._ask(method, path, body, (), Deadline(None, silence_s=silence_s), None)
 
-    async def upload(self, path: str, kind: type[_Value], body: Upload, length: int | None = None) -> _Value:
+    def upload(self, path: str, kind: type[_Value], body: Upload, length: int | None = None) -> _Value:
         """Send a body of any size and read the answer as ``kind``."""
         headers = (("content-type", "application/octet-stream"), caller_header(caller()))
         request = self.place.request("PUT", path, headers, None)
         # A silent supervisor may be waiting for its disk, which has to write the whole body.
         deadline = Deadline(None, silence_s=LONG_S)
-        answer = await _checked(await self._pool.ask(request, deadline, body=body, length=length))
-        return _decoded(await answer.read_all(_ANSWER_BYTES), kind)
+        answer = _checked(self._pool.ask(request, deadline, body=body, length=length))
+        return _decoded(answer.read_all(_ANSWER_BYTES), kind)
 
-    async def send(self, method: str, path: str, body: object) -> None:
+    def send(self, method: str, path: str, body: object) -> None:
         """Make a call whose answer has no body."""
-        answer = await self._ask(method, path, body, (), Deadline(SHORT_S), None)
-        await answer.read_all(_ANSWER_BYTES)
+        answer = self._ask(method, path, body, (), Deadline(SHORT_S), None)
+        answer.read_all(_ANSWER_BYTES)
 
-    async def hold(self, method: str, path: str, kind: type[_Value]) -> tuple[_Value, AsyncAnswer]:
+    def hold(self, method: str, path: str, kind: type[_Value]) -> tuple[_Value, Answer]:
         """Make a call whose answer begins with a line and stays open.
 
         Closing it, or dying, ends what the call holds.
         """
-        answer = await self._ask(method, path, None, (), Deadline(SHORT_S), None)
+        answer = self._ask(method, path, None, (), Deadline(SHORT_S), None)
         try:
             data = b""
-            while not data.endswith(b"\n") and (piece := await answer.read()):
+            while not data.endswith(b"\n") and (piece := answer.read()):
                 data += piece
             return _decoded(data, kind), answer
         except BaseException:
             answer.close()
             raise
 
-    async def long_call(
+    def long_call(
         self,
         method: str,
         path: str,
@@ -229,34 +230,34 @@ class AsyncLink:
         """Make a call that may take minutes and reports its progress."""
         bound = deadline or Deadline(LONG_S)
         if on_progress is None:
-            answer = await self._ask(method, path, body, headers, bound, None)
-            return _decoded(await answer.read_all(_ANSWER_BYTES), kind)
+            answer = self._ask(method, path, body, headers, bound, None)
+            return _decoded(answer.read_all(_ANSWER_BYTES), kind)
         headers = (*headers, ("accept", "application/x-ndjson"))
-        answer = await self._ask(method, path, body, headers, bound, None)
+        answer = self._ask(method, path, body, headers, bound, None)
         rest = b""
         try:
-            while data := await answer.read():
+            while data := answer.read():
                 *lines, rest = (rest + data).split(b"\n")
                 for line in filter(None, lines):
                     told = _decoded(line, StreamLine)
                     if told.error is not None:
                         raise_body(told.error)
                     if told.progress is not None:
-                        await call(on_progress, told.progress)
+                        call(on_progress, told.progress)
                     if told.result is not msgspec.UNSET:
                         # Read to the end: an answer that was not read counts as not received.
-                        await answer.read_all(_ANSWER_BYTES)
+                        answer.read_all(_ANSWER_BYTES)
                         return _decoded(told.result, kind)
         finally:
             answer.close()
         raise SupervisorError("the supervisor's answer ended before its result")
 
-    async def dial(self, sandbox: str, port: int, within_s: float | None = None) -> int:
+    def dial(self, sandbox: str, port: int, within_s: float | None = None) -> int:
         """Connect to a port of a sandbox, waking it first, and return the connection's descriptor.
 
         ``within_s`` bounds how long a guest that runs may take to accept it; None is the supervisor's own bound.
         """
-        told, descriptor = await self.place.dial(sandbox, port, within_s)
+        told, descriptor = self.place.dial(sandbox, port, within_s)
         if told.error is not None:
             raise_body(told.error)
         if descriptor is None:
@@ -265,15 +266,15 @@ class AsyncLink:
             tell_recovery(told.sandbox_id or sandbox, told.recovered)
         return descriptor
 
-    async def relay(self, request: GuestRequest, body: Upload | None, length: int | None) -> AsyncAnswer:
+    def relay(self, request: GuestRequest, body: Upload | None, length: int | None) -> Answer:
         """Send a request as it is, and return its answer unread, whatever its status."""
-        return await self._pool.ask(request, Deadline(LONG_S), body=body, length=length)
+        return self._pool.ask(request, Deadline(LONG_S), body=body, length=length)
 
-    async def ensure(self) -> None:
+    def ensure(self) -> None:
         """Start the supervisor if it does not run and can be started."""
-        await self.place.ensure()
+        self.place.ensure()
 
-    async def _ask(
+    def _ask(
         self,
         method: str,
         path: str,
@@ -281,32 +282,32 @@ class AsyncLink:
         headers: _Headers,
         deadline: Deadline,
         repeatable: bool | None,
-    ) -> AsyncAnswer:
+    ) -> Answer:
         if body is not None:
             headers = (*headers, ("content-type", "application/json"))
         if method != "GET":
             headers = (*headers, caller_header(caller()))
         content = b"" if body is None else as_json(body)
-        answer = await self._pool.ask(
+        answer = self._pool.ask(
             self.place.request(method, path, headers, content),
             deadline,
             repeatable=method == "GET" if repeatable is None else repeatable,
         )
-        return await _checked(answer)
+        return _checked(answer)
 
-    async def _connect(self, _: float | None) -> Stream:
-        return await self.place.connect(self._within_s)
+    def _connect(self, _: float | None) -> Stream:
+        return self.place.connect(self._within_s)
 
     def close(self) -> None:
-        """Close this link's own idle connections."""
+        """Close its own idle connections."""
         if not self._lent:
             self._pool.close()
 
 
-async def _checked(answer: AsyncAnswer) -> AsyncAnswer:
+def _checked(answer: Answer) -> Answer:
     """Return the answer if it is a success; else raise its error."""
     if answer.status >= 400:
-        raise_body(_error_body(answer.status, await answer.read_all(_ANSWER_BYTES)))
+        raise_body(_error_body(answer.status, answer.read_all(_ANSWER_BYTES)))
     return answer
 
 

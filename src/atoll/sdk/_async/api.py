@@ -1,5 +1,4 @@
-# Made by scripts/unasync.py from sdk/_async/link.py: do not edit.
-"""The connection to the supervisor of one home."""
+"""The API of a home's supervisor, as its clients call it."""
 
 from __future__ import annotations
 
@@ -15,12 +14,12 @@ from atoll.errors import AtollError, DeadlineError, SupervisorError
 from atoll.guest import GuestRequest
 from atoll.host import Home
 from atoll.protocol import REQUEST_HEADER, ErrorBody, StreamLine, caller_header, raise_body
-from atoll.sdk._sync.http import Answer, Pool, Upload
-from atoll.sdk._sync.places import Place, place_of
+from atoll.sdk._async.http import AsyncAnswer, AsyncPool, Upload
+from atoll.sdk._async.places import AsyncPlace, place_of
 from atoll.sdk._bytes import MIB
 from atoll.sdk._caller import caller
 from atoll.sdk._deadline import Deadline, check_timeout
-from atoll.sdk._io_sync import Stream, call, shielded
+from atoll.sdk._io_async import Stream, call, shielded
 from atoll.sdk._notices import tell_recovery
 from atoll.sdk._server import Server
 from atoll.types import Progress
@@ -46,16 +45,16 @@ def ref(name: str) -> str:
 
 
 @contextlib.contextmanager
-def closed_on_error(link: Link) -> Iterator[Link]:
-    """Close a link's connections if the body of the context fails."""
+def closed_on_error(api: AsyncApi) -> Iterator[AsyncApi]:
+    """Close the connections if the body of the context fails."""
     try:
-        yield link
+        yield api
     except BaseException:
-        link.close()
+        api.close()
         raise
 
 
-class Link:
+class AsyncApi:
     """Sends requests to the supervisor of one home, and starts the supervisor if it does not run.
 
     A server on another machine passes them on to its supervisor.
@@ -66,20 +65,20 @@ class Link:
         kept: How many idle connections to keep.
     """
 
-    _shared: Link | None = None
+    _shared: AsyncApi | None = None
 
     def __init__(
-        self, place: Place | Server | None = None, *, may_start: bool = True, kept: int = 8
+        self, place: AsyncPlace | Server | None = None, *, may_start: bool = True, kept: int = 8
     ) -> None:
-        self.place: Place = place_of(place, may_start=may_start)
+        self.place: AsyncPlace = place_of(place, may_start=may_start)
         self._within_s: float | None = None
-        shared = Link._shared
+        shared = AsyncApi._shared
         self._lent = shared is not None and may_start and shared.place == self.place
         if shared is not None and self._lent:
-            self._pool: Pool = shared._pool
+            self._pool: AsyncPool = shared._pool
         else:
             # uvicorn closes connections after 5 idle seconds; a call must not start at that moment
-            self._pool = Pool(self._connect, self.place.explain, idle_s=3.0, kept=kept)
+            self._pool = AsyncPool(self._connect, self.place.explain, idle_s=3.0, kept=kept)
 
     @property
     def home(self) -> Home:
@@ -93,15 +92,15 @@ class Link:
     @classmethod
     @contextlib.contextmanager
     def sharing(cls, kept: int) -> Iterator[None]:
-        """Let all links that the process makes meanwhile share connections, ``kept`` idle ones at most."""
-        Link._shared = link = cls(kept=kept)
+        """Let all calls of the process share connections meanwhile, ``kept`` idle ones at most."""
+        AsyncApi._shared = api = cls(kept=kept)
         try:
             yield
         finally:
-            Link._shared = None
-            link.close()
+            AsyncApi._shared = None
+            api.close()
 
-    def call(
+    async def call(
         self,
         method: str,
         path: str,
@@ -112,15 +111,15 @@ class Link:
         repeatable: bool | None = None,
     ) -> _Value:
         """Make one call and read its answer as ``kind``."""
-        answer = self._ask(method, path, body, (), Deadline(timeout_s), repeatable)
-        return _decoded(answer.read_all(_ANSWER_BYTES), kind)
+        answer = await self._ask(method, path, body, (), Deadline(timeout_s), repeatable)
+        return _decoded(await answer.read_all(_ANSWER_BYTES), kind)
 
-    def delete(self, path: str) -> None:
+    async def delete(self, path: str) -> None:
         """Make a DELETE call, whose answer has no body."""
-        answer = self._ask("DELETE", path, None, (), Deadline(LONG_S), None)
-        answer.read_all(_ANSWER_BYTES)
+        answer = await self._ask("DELETE", path, None, (), Deadline(LONG_S), None)
+        await answer.read_all(_ANSWER_BYTES)
 
-    def make(
+    async def make(
         self,
         path: str,
         kind: type[_Value],
@@ -152,7 +151,7 @@ class Link:
         self._within_s = within_s
         try:
             headers = ((REQUEST_HEADER, token),)
-            value = self.long_call(
+            value = await self.long_call(
                 "POST", path, kind, body, headers, on_progress=on_progress, deadline=deadline
             )
             self._within_s = None
@@ -162,7 +161,7 @@ class Link:
         except BaseException as error:
             self._within_s = None
             self.close()
-            self._undo(token)
+            await self._undo(token)
             if within_s is not None and deadline.passed and isinstance(error, DeadlineError):
                 raise DeadlineError(
                     f"it was not ready within {within_s:g} s",
@@ -170,53 +169,53 @@ class Link:
                 ) from error
             raise
 
-    def _undo(self, token: str) -> None:
+    async def _undo(self, token: str) -> None:
         """Have everything killed that a request made or still makes.
 
         Closing the connection cancels a request only until its answer is read.
         """
         with shielded(_UNDO_S), contextlib.suppress(AtollError, OSError):
-            with contextlib.closing(Link(self.place.without_starting())) as link:
+            with contextlib.closing(AsyncApi(self.place.without_starting())) as api:
                 path = f"/v1/requests/{token}"
-                answer = link._ask("DELETE", path, None, (), Deadline(_UNDO_S), None)
-                answer.read_all(_ANSWER_BYTES)
+                answer = await api._ask("DELETE", path, None, (), Deadline(_UNDO_S), None)
+                await answer.read_all(_ANSWER_BYTES)
 
-    def stream(
+    async def stream(
         self, method: str, path: str, body: object = None, *, silence_s: float = SHORT_S
-    ) -> Answer:
+    ) -> AsyncAnswer:
         """Make a call whose answer is read as it arrives, without a size limit."""
-        return self._ask(method, path, body, (), Deadline(None, silence_s=silence_s), None)
+        return await self._ask(method, path, body, (), Deadline(None, silence_s=silence_s), None)
 
-    def upload(self, path: str, kind: type[_Value], body: Upload, length: int | None = None) -> _Value:
+    async def upload(self, path: str, kind: type[_Value], body: Upload, length: int | None = None) -> _Value:
         """Send a body of any size and read the answer as ``kind``."""
         headers = (("content-type", "application/octet-stream"), caller_header(caller()))
         request = self.place.request("PUT", path, headers, None)
         # A silent supervisor may be waiting for its disk, which has to write the whole body.
         deadline = Deadline(None, silence_s=LONG_S)
-        answer = _checked(self._pool.ask(request, deadline, body=body, length=length))
-        return _decoded(answer.read_all(_ANSWER_BYTES), kind)
+        answer = await _checked(await self._pool.ask(request, deadline, body=body, length=length))
+        return _decoded(await answer.read_all(_ANSWER_BYTES), kind)
 
-    def send(self, method: str, path: str, body: object) -> None:
+    async def send(self, method: str, path: str, body: object) -> None:
         """Make a call whose answer has no body."""
-        answer = self._ask(method, path, body, (), Deadline(SHORT_S), None)
-        answer.read_all(_ANSWER_BYTES)
+        answer = await self._ask(method, path, body, (), Deadline(SHORT_S), None)
+        await answer.read_all(_ANSWER_BYTES)
 
-    def hold(self, method: str, path: str, kind: type[_Value]) -> tuple[_Value, Answer]:
+    async def hold(self, method: str, path: str, kind: type[_Value]) -> tuple[_Value, AsyncAnswer]:
         """Make a call whose answer begins with a line and stays open.
 
         Closing it, or dying, ends what the call holds.
         """
-        answer = self._ask(method, path, None, (), Deadline(SHORT_S), None)
+        answer = await self._ask(method, path, None, (), Deadline(SHORT_S), None)
         try:
             data = b""
-            while not data.endswith(b"\n") and (piece := answer.read()):
+            while not data.endswith(b"\n") and (piece := await answer.read()):
                 data += piece
             return _decoded(data, kind), answer
         except BaseException:
             answer.close()
             raise
 
-    def long_call(
+    async def long_call(
         self,
         method: str,
         path: str,
@@ -230,34 +229,34 @@ class Link:
         """Make a call that may take minutes and reports its progress."""
         bound = deadline or Deadline(LONG_S)
         if on_progress is None:
-            answer = self._ask(method, path, body, headers, bound, None)
-            return _decoded(answer.read_all(_ANSWER_BYTES), kind)
+            answer = await self._ask(method, path, body, headers, bound, None)
+            return _decoded(await answer.read_all(_ANSWER_BYTES), kind)
         headers = (*headers, ("accept", "application/x-ndjson"))
-        answer = self._ask(method, path, body, headers, bound, None)
+        answer = await self._ask(method, path, body, headers, bound, None)
         rest = b""
         try:
-            while data := answer.read():
+            while data := await answer.read():
                 *lines, rest = (rest + data).split(b"\n")
                 for line in filter(None, lines):
                     told = _decoded(line, StreamLine)
                     if told.error is not None:
                         raise_body(told.error)
                     if told.progress is not None:
-                        call(on_progress, told.progress)
+                        await call(on_progress, told.progress)
                     if told.result is not msgspec.UNSET:
                         # Read to the end: an answer that was not read counts as not received.
-                        answer.read_all(_ANSWER_BYTES)
+                        await answer.read_all(_ANSWER_BYTES)
                         return _decoded(told.result, kind)
         finally:
             answer.close()
         raise SupervisorError("the supervisor's answer ended before its result")
 
-    def dial(self, sandbox: str, port: int, within_s: float | None = None) -> int:
+    async def dial(self, sandbox: str, port: int, within_s: float | None = None) -> int:
         """Connect to a port of a sandbox, waking it first, and return the connection's descriptor.
 
         ``within_s`` bounds how long a guest that runs may take to accept it; None is the supervisor's own bound.
         """
-        told, descriptor = self.place.dial(sandbox, port, within_s)
+        told, descriptor = await self.place.dial(sandbox, port, within_s)
         if told.error is not None:
             raise_body(told.error)
         if descriptor is None:
@@ -266,15 +265,15 @@ class Link:
             tell_recovery(told.sandbox_id or sandbox, told.recovered)
         return descriptor
 
-    def relay(self, request: GuestRequest, body: Upload | None, length: int | None) -> Answer:
+    async def relay(self, request: GuestRequest, body: Upload | None, length: int | None) -> AsyncAnswer:
         """Send a request as it is, and return its answer unread, whatever its status."""
-        return self._pool.ask(request, Deadline(LONG_S), body=body, length=length)
+        return await self._pool.ask(request, Deadline(LONG_S), body=body, length=length)
 
-    def ensure(self) -> None:
+    async def ensure(self) -> None:
         """Start the supervisor if it does not run and can be started."""
-        self.place.ensure()
+        await self.place.ensure()
 
-    def _ask(
+    async def _ask(
         self,
         method: str,
         path: str,
@@ -282,32 +281,32 @@ class Link:
         headers: _Headers,
         deadline: Deadline,
         repeatable: bool | None,
-    ) -> Answer:
+    ) -> AsyncAnswer:
         if body is not None:
             headers = (*headers, ("content-type", "application/json"))
         if method != "GET":
             headers = (*headers, caller_header(caller()))
         content = b"" if body is None else as_json(body)
-        answer = self._pool.ask(
+        answer = await self._pool.ask(
             self.place.request(method, path, headers, content),
             deadline,
             repeatable=method == "GET" if repeatable is None else repeatable,
         )
-        return _checked(answer)
+        return await _checked(answer)
 
-    def _connect(self, _: float | None) -> Stream:
-        return self.place.connect(self._within_s)
+    async def _connect(self, _: float | None) -> Stream:
+        return await self.place.connect(self._within_s)
 
     def close(self) -> None:
-        """Close this link's own idle connections."""
+        """Close its own idle connections."""
         if not self._lent:
             self._pool.close()
 
 
-def _checked(answer: Answer) -> Answer:
+async def _checked(answer: AsyncAnswer) -> AsyncAnswer:
     """Return the answer if it is a success; else raise its error."""
     if answer.status >= 400:
-        raise_body(_error_body(answer.status, answer.read_all(_ANSWER_BYTES)))
+        raise_body(_error_body(answer.status, await answer.read_all(_ANSWER_BYTES)))
     return answer
 
 
