@@ -174,10 +174,8 @@ class System:
         )
         self.leftovers = make_leftovers(rooms, state, storage, machines)
         self._reconcile = self._make_reconcile(rooms, state, storage, machines)
-        self.dialling = Dialling(self.inventory, self.wakes, self.tasks, self.idle.used)
-        self.neighbours = Neighbours(
-            self.inventory, self.dialling, self.wakes, self.tasks, state.clock.boot_s
-        )
+        dialling = self.dialling = Dialling(self.inventory, self.wakes, self.tasks, self.idle.used)
+        self.neighbours = Neighbours(self.inventory, dialling, self.wakes, self.tasks, state.clock.boot_s)
         self.egress.reach = self.neighbours.reach
         self.dial_socket = DialSocket(self.home.dial_socket, self.dialling)
         self.schedules = Schedules(

@@ -21,8 +21,8 @@ from atoll.errors import (
 from atoll.guest import Frame, FrameReader, GuestRequest, error_from
 from atoll.protocol import AGENT_PORT
 from atoll.remedies import UNRESPONSIVE_HINT
-from atoll.sdk._sync.http import Answer, Pool, Upload
 from atoll.sdk._sync.api import Api, ref
+from atoll.sdk._sync.http import Answer, Pool, Upload
 from atoll.sdk._bytes import MIB
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._io_sync import Stream, sleep, user_socket

@@ -12,8 +12,8 @@ import msgspec
 from atoll.errors import AtollError, InvalidSpecError
 from atoll.protocol import DefaultsRequest
 from atoll.sdk import _steps
-from atoll.sdk._sync.images import Images
 from atoll.sdk._sync.api import Api
+from atoll.sdk._sync.images import Images
 from atoll.sdk._sync.resolving import resolved
 from atoll.sdk._sync.sandbox import Sandbox
 from atoll.sdk._sync.stage import BuildJob, Stage, Base, OnLine

@@ -92,9 +92,7 @@ def carry_out(
         if isinstance(api.place, There):
             from atoll.sdk._sync.remote_building import RemoteBuilder
 
-            there = RemoteBuilder(
-                api, build_id, spec, context=files, on_begun=on_begun, on_line=on_line
-            )
+            there = RemoteBuilder(api, build_id, spec, context=files, on_begun=on_begun, on_line=on_line)
             return there.run(timeout_s)
         path = f"/v1/builds/{ref(build_id)}"
         build, hold = api.hold("POST", f"{path}/begin", BuildInfo)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from atoll.errors import DeadlineError, NotFoundError, SandboxNotFoundError, StateError
 from atoll.protocol import LinkRequest, check_link
-from atoll.sdk._sync.forward import Forward
 from atoll.sdk._sync.api import Api
+from atoll.sdk._sync.forward import Forward
 from atoll.sdk._sync.places import There
 from atoll.sdk._deadline import Deadline, check_timeout
 from atoll.sdk._foreign import Part

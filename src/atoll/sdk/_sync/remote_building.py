@@ -11,9 +11,9 @@ import msgspec
 
 from atoll.errors import AtollError, StateError, SupervisorError
 from atoll.protocol import BuildNews, BuildRun, FinishRequest, raise_body
+from atoll.sdk._sync.api import Api, ref
 from atoll.sdk._sync.building import failure
 from atoll.sdk._sync.http import Answer
-from atoll.sdk._sync.api import Api, ref
 from atoll.sdk._sync.stage import read_pieces
 from atoll.sdk._context import Context
 from atoll.sdk._io_sync import call, in_thread, shielded

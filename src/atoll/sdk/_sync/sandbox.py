@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
+from atoll.sdk._sync.api import Api
 from atoll.sdk._sync.code import Code
 from atoll.sdk._sync.egress import Egress
 from atoll.sdk._sync.files import Files
 from atoll.sdk._sync.git import Git
-from atoll.sdk._sync.api import Api
 from atoll.sdk._sync.opening import Opening
 from atoll.sdk._sync.programs import (
     MAX_OUTPUT_BYTES,

@@ -23,9 +23,9 @@ from atoll.errors import (
 from atoll.guest import GuestRequest, put_tree
 from atoll.protocol import CachedRequest, CachedStep, DefaultsRequest, SnapshotRequest
 from atoll.sdk import _steps
+from atoll.sdk._sync.api import LONG_S, Api, ref
 from atoll.sdk._sync.http import Upload
 from atoll.sdk._sync.images import Images
-from atoll.sdk._sync.api import LONG_S, Api, ref
 from atoll.sdk._sync.sandbox import Sandbox
 from atoll.sdk._sync.stage_files import found_in_stage, tree_in_stage
 from atoll.sdk._context import Context, is_pattern

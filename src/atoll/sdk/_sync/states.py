@@ -18,8 +18,8 @@ from atoll.protocol import (
     UnplugRequest,
 )
 from atoll.sdk._sync.agent import Agent
-from atoll.sdk._sync.leases import Leases
 from atoll.sdk._sync.api import LONG_S, Api, ref
+from atoll.sdk._sync.leases import Leases
 from atoll.sdk._sync.listing import logged
 from atoll.sdk._sync.snapshots import snapshot_ref
 from atoll.sdk._notices import tell_recovery_since

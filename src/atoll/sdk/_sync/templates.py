@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atoll.protocol import FinishRequest, PublishRequest, RecordRequest, TagsRequest
-from atoll.sdk._sync.builds import BUILD_S, carry_out, request_build
 from atoll.sdk._sync.api import LONG_S, Api, ref
+from atoll.sdk._sync.builds import BUILD_S, carry_out, request_build
 from atoll.sdk._sync.resolving import of_team, resolved
 from atoll.sdk._sync.sandbox import Sandbox
 from atoll.sdk._sync.snapshots import snapshot_ref

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from atoll.errors import FileError, FileMissingError, NotADirectoryInSandboxError
 from atoll.protocol import AttributesRequest
-from atoll.sdk._sync.http import Upload
 from atoll.sdk._sync.api import Api, ref
+from atoll.sdk._sync.http import Upload
 from atoll.sdk._bytes import GIB, as_bytes, check_upload, sliced
 from atoll.types import GuestPath, VolumeEntry
 from atoll.types.internal import check_kind, check_number, path_text
