@@ -46,10 +46,10 @@ def main() -> None:
     for block in memory:
         for place in range(0, len(block), PAGE):
             block[place : place + 16] = (1).to_bytes(8, "little") + os.urandom(8)
+    os.mkdir("of-child")  # before anybody can ask there
     if os.fork():
         stamp("parent", memory)
     else:
-        os.mkdir("of-child")
         os.chdir("of-child")
         stamp("child", memory[:1])
 
