@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from atoll.audit.chain import Chain, Line, read_line
 from atoll.audit.files import log_files
-from atoll.audit.head import Head, read_head
+from atoll.audit.head import read_head
 from atoll.audit.log import AuditLog
 from atoll.audit.reading import read_entries
 from atoll.audit.verifying import verify
 
 __all__ = [
     "AuditLog",
-    "Chain",
-    "Head",
-    "Line",
     "log_files",
     "read_entries",
     "read_head",
-    "read_line",
     "verify",
 ]

@@ -230,7 +230,8 @@ class AuditLog:
                 os.close(fd)
         assert self._head is not None
         self._head.write(Head(sequence, digest))
-        self._remove_oldest()
+        if len(full) > 1:  # only a new file can make the log too big
+            self._remove_oldest()
 
     def _remove_oldest(self) -> None:
         files = log_files(self._directory)

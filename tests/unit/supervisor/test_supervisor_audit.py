@@ -152,3 +152,16 @@ async def test_a_guest_that_asks_without_an_end_does_not_fill_the_log(harness: H
     await harness.ask("DELETE", f"/v1/sandboxes/{ref}")
     (killed,) = await entries(harness, "act=sandbox.killed")
     assert killed["details"]["decisions"] == 800 * 3
+
+
+@with_harness
+async def test_decisions_that_are_told_after_a_kill_leave_nothing_behind(harness: Harness) -> None:
+    ref = (await harness.create())["sandbox_id"]
+    await harness.ask("DELETE", f"/v1/sandboxes/{ref}")
+    await harness.until(lambda: not (harness.home.sandboxes / ref).exists())
+    one = EgressDecision(at=1.0, action="deny", rule=None, host="late", port=443, scheme="https")
+    harness.system.decisions.add(ref, [one])
+    harness.system.decisions.flush()
+    assert [entry["details"]["host"] for entry in await entries(harness, "act=egress.deny")] == ["late"]
+    assert not harness.system.acts._paces
+    assert not harness.system.acts._more

@@ -83,9 +83,9 @@ class Acts:
         elif new.unplugged is not None and old.unplugged is None:
             details = {"reason": new.unplugged.reason}
         if new.state == "killed":
-            self._paces.pop(new.sandbox_id, None)
-            if more := self._more.pop(new.sandbox_id, 0):
+            if more := self._more[new.sandbox_id]:
                 details["decisions"] = more
+            self.forget(new.sandbox_id)
         self._of_sandbox(f"sandbox.{verb}", new, {name: value for name, value in details.items() if value})
 
     def changed(self, old: SandboxRow, new: SandboxRow) -> None:
@@ -121,6 +121,11 @@ class Acts:
                 if name not in ("at", "action") and value not in ("", False, None)
             }
             self.log.note(f"egress.{one.action}", sandbox_id=sandbox_id, details=_details(told))
+
+    def forget(self, sandbox_id: str) -> None:
+        """Drop the counts of a sandbox that is gone."""
+        self._paces.pop(sandbox_id, None)
+        self._more.pop(sandbox_id, None)
 
     def _of_sandbox(self, act: str, row: SandboxRow, details: dict[str, Any]) -> None:
         self.log.note(act, sandbox_id=row.sandbox_id, team=row.team, details=_details(details))

@@ -66,7 +66,9 @@ class DecisionLog:
             self.acts.decided(sandbox_id, decisions.values())
             try:
                 self._write(sandbox_id, list(decisions.values()))
-            except OSError as error:  # the sandbox may have been killed meanwhile
+            except OSError as error:
+                if isinstance(error, FileNotFoundError):  # the sandbox has been killed meanwhile
+                    self.acts.forget(sandbox_id)
                 _log.info("cannot write the decisions about sandbox %s: %s", sandbox_id, error)
                 continue
             self._tell(sandbox_id, list(decisions.values()), lost.get(sandbox_id, 0))
