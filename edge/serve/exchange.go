@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -219,6 +220,26 @@ func (x *exchange) refuse(why *refusal) {
 	}
 	x.mu.Unlock()
 	why.write(x.answer, x.in, x.connection.host(), x.path())
+	if x.in.ProtoMajor == 2 && !policy.IsGRPC(x.in.Header) && x.in.Header.Get("Expect") == "" {
+		x.linger()
+	}
+}
+
+// linger takes the rest of the body of a refused request, for a short while. The server resets a stream that it has not
+// read to its end, and curl then loses an answer that it has not read yet.
+func (x *exchange) linger() {
+	output := http.NewResponseController(x.answer)
+	if x.input.ended.Load() || output.Flush() != nil {
+		return
+	}
+	x.mu.Lock()
+	if x.isCut {
+		x.mu.Unlock()
+		return
+	}
+	_ = output.SetReadDeadline(time.Now().Add(lingerMost))
+	x.mu.Unlock()
+	_, _ = io.Copy(io.Discard, x.input)
 }
 
 // fail ends the exchange, and tells the guest the reason if the response has not begun.

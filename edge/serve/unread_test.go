@@ -2,7 +2,9 @@ package serve
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -240,6 +242,46 @@ func TestAConnectionStaysOpenAfterWholeRequests(t *testing.T) {
 			must(t, err)
 			if response.StatusCode != 200 || response.Close {
 				t.Fatalf("%s with %s: %d, closes %v", c.method, c.head, response.StatusCode, response.Close)
+			}
+		}
+	}
+}
+
+func TestARefusedUploadOfHTTP2EndsWithItsAnswerAndIsNotReset(t *testing.T) {
+	t.Parallel()
+	const data, headers, reset, settings, ping, endStream, endHeaders, ack = 0, 1, 3, 4, 6, 1, 4, 1
+	w := newWorld(t)
+	w.policy(getOnly)
+	guest := w.take("a.x", 80)
+	defer guest.Close()
+	guest.SetDeadline(time.Now().Add(20 * time.Second))
+	send := func(pieces ...[]byte) {
+		_, err := guest.Write(bytes.Join(pieces, nil))
+		must(t, err)
+	}
+	head := literal(":method", "POST", ":scheme", "http", ":path", "/", ":authority", "a.x")
+	send([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), frame(settings, 0, 0, nil),
+		frame(headers, endHeaders, 1, head), frame(data, 0, 1, []byte("begun")))
+	for answer, isSent := "", false; ; {
+		head := make([]byte, 9)
+		_, err := io.ReadFull(guest, head)
+		must(t, err)
+		payload := make([]byte, binary.BigEndian.Uint32(head)>>8)
+		_, err = io.ReadFull(guest, payload)
+		must(t, err)
+		switch kind, flags := head[3], head[4]; {
+		case kind == reset:
+			t.Fatalf("the stream is reset: %x", payload)
+		case kind == ping && flags == ack:
+			contains(t, answer, "egress_denied")
+			return
+		case kind == data && flags&endStream != 0:
+			answer += string(payload)
+			send(frame(ping, 0, 0, make([]byte, 8))) // what answers it comes behind a reset
+		case kind == data:
+			if answer += string(payload); strings.HasSuffix(answer, "}\n") && !isSent {
+				isSent = true
+				send(frame(data, endStream, 1, []byte("the rest")))
 			}
 		}
 	}
