@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from atoll.errors import AtollError
     from atoll.sdk import (
+        Asks,
+        AsyncAsks,
         AsyncAudit,
         AsyncHousekeeping,
         AsyncImages,
@@ -72,6 +74,8 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Asks",
+    "AsyncAsks",
     "AsyncAudit",
     "AsyncHousekeeping",
     "AsyncImages",

@@ -14,7 +14,8 @@ AtollError                    base: .code .hint .sandbox_id .retryable
 │  ├─ ServiceNotFoundError
 │  ├─ TeamNotFoundError
 │  ├─ KeyNotFoundError
-│  └─ SecretNotFoundError
+│  ├─ SecretNotFoundError
+│  └─ AskNotFoundError
 ├─ NameTakenError             another one of its kind, in this home or team, has that name
 ├─ DeniedError                PermissionError: a key is missing, wrong, revoked or expired
 ├─ QuotaError                 a team would exceed its quota; it may be possible later
@@ -22,6 +23,7 @@ AtollError                    base: .code .hint .sandbox_id .retryable
 ├─ StateError                 the sandbox's state does not allow it
 │  ├─ AsleepError             it sleeps, and only `resume` wakes it
 │  ├─ UnpluggedError          it is cut off and frozen until `replug`
+│  ├─ AskAnswerError          an answer to an ask does not count
 │  └─ DrainingError           the home is drained: nothing starts or wakes until `atoll undrain`
 ├─ SandboxCrashedError        its processes died; the next use does what `on_crash` says
 ├─ ExecTimeoutError           TimeoutError: the program ran past its timeout and was killed
@@ -65,16 +67,17 @@ if TYPE_CHECKING:
 
 # fmt: off
 __all__ = [
-    "AgentError", "AsleepError", "AtollError", "CodeFailedError", "DamagedError", "DeadlineError",
-    "DeniedError", "DrainingError", "EdgeError", "EditError", "EngineError", "ExecFailedError",
-    "ExecTimeoutError", "FileDeniedError", "FileError", "FileMissingError", "FileTakenError",
-    "ForeignNameError", "GitError", "HostError", "HostMemoryError", "ImageBuildError", "ImageNotFoundError",
-    "ImagePullError", "InUseError", "InternalError", "InvalidSpecError", "IsADirectoryInSandboxError",
-    "KeyNotFoundError", "NameTakenError", "NoSpaceError", "NotADirectoryInSandboxError", "NotFoundError",
-    "ProcessNotFoundError", "QuotaError", "SandboxCrashedError", "SandboxNotFoundError",
-    "SecretNotFoundError", "ServiceNotFoundError", "ShortageError", "SnapshotNotFoundError", "StateError",
-    "SupervisorError", "TeamNotFoundError", "TemplateBuildError", "TemplateNotFoundError", "UnpluggedError",
-    "UnresponsiveError", "UnsupportedError", "VersionMismatchError", "VolumeNotFoundError",
+    "AgentError", "AskAnswerError", "AskNotFoundError", "AsleepError", "AtollError", "CodeFailedError",
+    "DamagedError", "DeadlineError", "DeniedError", "DrainingError", "EdgeError", "EditError",
+    "EngineError", "ExecFailedError", "ExecTimeoutError", "FileDeniedError", "FileError",
+    "FileMissingError", "FileTakenError", "ForeignNameError", "GitError", "HostError", "HostMemoryError",
+    "ImageBuildError", "ImageNotFoundError", "ImagePullError", "InUseError", "InternalError",
+    "InvalidSpecError", "IsADirectoryInSandboxError", "KeyNotFoundError", "NameTakenError", "NoSpaceError",
+    "NotADirectoryInSandboxError", "NotFoundError", "ProcessNotFoundError", "QuotaError",
+    "SandboxCrashedError", "SandboxNotFoundError", "SecretNotFoundError", "ServiceNotFoundError",
+    "ShortageError", "SnapshotNotFoundError", "StateError", "SupervisorError", "TeamNotFoundError",
+    "TemplateBuildError", "TemplateNotFoundError", "UnpluggedError", "UnresponsiveError",
+    "UnsupportedError", "VersionMismatchError", "VolumeNotFoundError",
 ]
 # fmt: on
 
@@ -225,6 +228,12 @@ class SecretNotFoundError(NotFoundError):
     code = "secret_not_found"
 
 
+class AskNotFoundError(NotFoundError):
+    """No ask with that id waits: somebody has answered it, its time is over, or there was none."""
+
+    code = "ask_not_found"
+
+
 class NameTakenError(AtollError):
     """Another one of its kind has that name: in this home, or in the same team."""
 
@@ -256,6 +265,12 @@ class StateError(AtollError):
     """The sandbox's state does not allow it."""
 
     code = "wrong_state"
+
+
+class AskAnswerError(StateError):
+    """An answer to an ask does not count: it is to other bytes, is not the second one that it needs, or got lost."""
+
+    code = "ask_answer"
 
 
 class AsleepError(StateError):

@@ -14,6 +14,7 @@ from tests.e2e.server import serving
 from tests.waiting import until
 
 from atoll import (
+    Asks,
     AsyncSandbox,
     Keys,
     Lifecycle,
@@ -370,3 +371,10 @@ def test_a_wrong_key_and_an_unknown_certificate_are_told(
     assert Login.where() is None
     with pytest.raises(InvalidSpecError, match="unencrypted"):
         Login.store("http://far.test", key)
+
+
+def test_a_question_reaches_whoever_listens_and_a_function_answers_it(sandbox: Sandbox) -> None:
+    with sandbox.on_ask(lambda ask: ask.body == b"delete a"):
+        assert sandbox.ask("Delete it?", "delete a", deadline_s=60).outcome == "allowed"
+        assert sandbox.ask("Delete it?", "delete b", deadline_s=60).outcome == "denied"
+    assert Asks.list() == []

@@ -10,7 +10,7 @@ from tests.compat import refused
 from atoll.errors import AtollError
 from atoll.exit_codes import ExitCode
 from atoll.policy import schema
-from atoll.types import Inject, Mcp, Policy, RateLimit, Rule, UpstreamProxy
+from atoll.types import AskTerms, Inject, Mcp, Policy, RateLimit, Rule, UpstreamProxy
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
@@ -100,7 +100,7 @@ def test_the_published_schema_of_policies_is_current() -> None:
 
 def test_every_key_of_a_policy_is_in_the_reference() -> None:
     keys = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/reference/policy.md").read_text(), re.MULTILINE))
-    kinds = (Policy, Rule, Inject, Mcp, RateLimit, UpstreamProxy)
+    kinds = (Policy, Rule, AskTerms, Inject, Mcp, RateLimit, UpstreamProxy)
     assert keys == {field.name for kind in kinds for field in msgspec.structs.fields(kind)}
 
 

@@ -44,6 +44,9 @@ SECTIONS = {
     },
     "What they may reach": {
         "policy": "Set what a sandbox may reach, test it, and see what was decided.",
+        "asks": "Show which acts of sandboxes wait for an answer.",
+        "approve": "Let an act go on that waits for an answer.",
+        "deny": "Refuse an act that waits for an answer.",
         "secret": "Create, list, update and delete secrets.",
         "unplug": "Cut sandboxes off and freeze them.",
         "replug": "Give unplugged sandboxes their network back.",

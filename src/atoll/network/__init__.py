@@ -11,6 +11,7 @@ from atoll.network.addresses import (
 from atoll.network.counts import Counts
 from atoll.network.edge_talk import EdgeProgram
 from atoll.network.flows import Flow
+from atoll.network.held import HeldRequest
 from atoll.network.host_settings import HostSettings
 from atoll.network.inspection import Grant, Inspection
 from atoll.network.link import Link
@@ -35,6 +36,7 @@ __all__ = [
     "EdgeProgram",
     "Flow",
     "Grant",
+    "HeldRequest",
     "HostSettings",
     "Inspection",
     "Link",

@@ -22,6 +22,7 @@ from atoll.network.carried import CarriedGuest
 from atoll.network.channel import Message
 from atoll.network.counts import Counts
 from atoll.network.edge_talk import EdgeProgram, EdgeTalk
+from atoll.network.held import OPS, HeldTalk
 from atoll.network.relay import Relay
 from atoll.network.restarts import keep_running, run_earlier_or_new
 from atoll.network.spending import Spending, Spent
@@ -93,6 +94,9 @@ class Inspection:
         program: The means to start it.
         relay: The relay beside it.
         counts: The counts for limits.
+
+    Attributes:
+        held: What it says of requests that it holds until somebody has answered.
     """
 
     def __init__(self, program: EdgeProgram, relay: Relay, counts: Counts | None = None) -> None:
@@ -113,6 +117,7 @@ class Inspection:
         self._told = asyncio.Event()
         self._ids = itertools.count(1)
         self._judging: dict[int, asyncio.Future[Message]] = {}
+        self.held = HeldTalk()
 
     async def start(self) -> None:
         """Take over the edge of an earlier supervisor, if one runs. Call it before any sandbox is adopted."""
@@ -217,6 +222,20 @@ class Inspection:
         finally:
             self._judging.pop(number, None)
 
+    def answer(self, sandbox_id: str, answer: Message) -> None:
+        """Answer a held request.
+
+        Args:
+            answer: Its ``ask`` and ``digest``, the ``action``, ``for_s``, and a ``reason`` and ``code`` for the guest.
+
+        Raises:
+            EdgeError: The edge does not run.
+        """
+        try:
+            self._require().send({"op": "answer", "sandbox": sandbox_id, **answer})
+        except OSError as error:
+            raise EdgeError(f"the answer does not reach the request: {error}") from error
+
     async def _hear_last(self) -> None:
         """Get the counts of the last second."""
         if self._ready.is_set():
@@ -315,6 +334,7 @@ class Inspection:
         for answer in self._judging.values():
             if not answer.done():
                 answer.set_exception(ConnectionError("it has ended"))
+        self.held.lost()
 
     def _end_talk(self) -> None:
         if self._talk is not None:
@@ -339,6 +359,10 @@ class Inspection:
             _log.warning("the edge: %s", str(message["text"])[:1000])
         elif op == "spent":  # this may be about a sandbox that has just fallen asleep and was forgotten
             self._counts.add(message["sandbox"], converted(message["spent"], list[Spent]))
+        elif op in OPS:  # how one ended matters also when its sandbox is gone
+            known = self._inspected.get(message["sandbox"])
+            rules = known.grant.policy.rules if known is not None and known.grant is not None else ()
+            self.held.handle(message, rules)
         elif (inspected := self._inspected.get(message["sandbox"])) is not None:
             self._about_sandbox(inspected, message)
 

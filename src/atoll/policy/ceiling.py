@@ -30,7 +30,7 @@ def check_ceiling(ceiling: Policy) -> None:
     """Check a policy for use as a ceiling. A ceiling only decides.
 
     Raises:
-        InvalidSpecError: The policy is invalid, only observes, changes or limits requests, or has a proxy.
+        InvalidSpecError: The policy is invalid, only observes, asks, changes or limits requests, or has a proxy.
     """
     check_policy(ceiling)
     if ceiling.mode == "observe":
@@ -41,6 +41,11 @@ def check_ceiling(ceiling: Policy) -> None:
     if ceiling.proxy is not None:
         raise InvalidSpecError("a ceiling has no proxy", hint="give the proxy in the policies of sandboxes")
     for number, rule in enumerate(ceiling.rules):
+        if rule.action == "ask":
+            raise InvalidSpecError(
+                f"{rule_name(ceiling, number)}: a ceiling asks nobody",
+                hint="let the policies of sandboxes ask",
+            )
         if rule.changes:
             raise InvalidSpecError(
                 f"{rule_name(ceiling, number)}: a ceiling changes and limits no requests",

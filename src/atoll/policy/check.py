@@ -23,6 +23,7 @@ from atoll.policy.ranges import (
 )
 from atoll.policy.shadow import shadowed
 from atoll.types import Inject, Policy, RateLimit, Rule, UpstreamProxy
+from atoll.types.internal import ASK_DEADLINE_MOST_S
 
 MOST_RULES = 1000
 MOST_PATTERNS = 1000
@@ -136,6 +137,7 @@ def _faults(rule: Rule) -> Iterator[_Fault]:
     except ValueError as error:
         yield str(error), 'give a number from 1 to 65535, or a range such as "8000-8100"'
     yield from _condition_faults(rule)
+    yield from _ask_faults(rule)
     yield from _change_faults(rule)
 
 
@@ -148,22 +150,36 @@ def _address_faults(rule: Rule) -> Iterator[_Fault]:
             return
         if carries_ipv4(network) and network.prefixlen >= _CARRIED_BITS:
             yield f"{text} stands for IPv4 addresses", "give the range of IPv4"
-        elif rule.action == "allow" and never_open(network):
+        elif rule.may_pass and never_open(network):
             yield (
                 f"{text} has addresses that no sandbox may reach",
                 "leave `addresses` empty for every public address, or expose a port of the host with "
                 "Policy.expose_host",
             )
-        elif rule.action == "allow" and touches_closed(network) and not only_closed(network):
+        elif rule.may_pass and touches_closed(network) and not only_closed(network):
             yield (
                 f"{text} has public addresses and others",
                 "name the ranges that are not public by themselves, such as 10.0.0.0/8",
             )
 
 
+def _ask_faults(rule: Rule) -> Iterator[_Fault]:
+    if rule.ask is None:
+        return
+    if rule.action != "ask":
+        yield f"it says how to ask, but its action is {rule.action}", 'give action = "ask"'
+    if not 1 <= rule.ask.deadline_s <= ASK_DEADLINE_MOST_S:
+        yield f"its deadline_s is {rule.ask.deadline_s}", f"give seconds from 1 to {ASK_DEADLINE_MOST_S}"
+    if rule.ask.approvals not in (1, 2):
+        yield f"its approvals are {rule.ask.approvals}", "give 1 or 2"
+
+
 def _change_faults(rule: Rule) -> Iterator[_Fault]:
-    if rule.changes and rule.action != "allow":
-        yield f"it changes requests, but its action is {rule.action}", "only allowed requests can be changed"
+    if rule.changes and not rule.may_pass:
+        yield (
+            f"it changes requests, but its action is {rule.action}",
+            "only requests that pass can be changed",
+        )
     for name in (*rule.set_headers, *rule.remove_headers, *rule.headers):
         if not _TOKEN.fullmatch(name):
             yield f"{name!r} is no name of a header", "give one such as x-team"
@@ -299,7 +315,7 @@ def _unresolved_faults(policy: Policy, proxy: UpstreamProxy) -> Iterator[Fault]:
     for number, rule in enumerate(policy.rules):
         if not rule.addresses:
             continue
-        if rule.action == "allow":
+        if rule.may_pass:
             if rule.hosts and all(_through(proxy, host) for host in rule.hosts):
                 text = "can never match: the proxy resolves its hosts, so their addresses are not known"
                 yield Fault(f"{rule_name(policy, number)} {text}", hint, number)

@@ -30,7 +30,7 @@ def without_own(network: EgressPolicy) -> EgressPolicy:
 
 
 def _without_own(rule: Rule) -> Rule | None:
-    if rule.action != "allow":
+    if not rule.may_pass:
         return rule
     if rule.inject:
         return None

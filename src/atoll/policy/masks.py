@@ -135,7 +135,7 @@ class RuleIndex:
     """
 
     def __init__(self, rules: Sequence[Rule]) -> None:
-        self.allows = mask_of(rule.action == "allow" for rule in rules)
+        self.allows = mask_of(rule.may_pass for rule in rules)
         self.inspects = mask_of(rule.inspects for rule in rules)
         self.conditional = mask_of(rule.conditional for rule in rules)
         self.anywhere = mask_of(not rule.addresses for rule in rules)

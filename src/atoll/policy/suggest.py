@@ -43,6 +43,8 @@ def suggest(decisions: Iterable[EgressDecision]) -> Suggestion:
     """
     seen, notes = _Seen(), _Notes()
     for decision in decisions:
+        if decision.action == "ask" and not decision.observed:
+            continue  # what became of it is another decision
         if decision.action != "allow" and not (decision.observed and decision.rule is None):
             notes.add(_refusal(decision), decision.count)
         elif decision.port:  # a name alone needs no rule of its own

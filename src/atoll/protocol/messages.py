@@ -237,6 +237,14 @@ class DiffRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     paths: list[str] = []
 
 
+class AskRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/sandboxes/REF/asks``: a question to people, and how long it waits, in seconds."""
+
+    title: str
+    body: str = ""
+    deadline_s: float = 300.0
+
+
 class PromoteRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of ``POST /v1/sandboxes/REF/promote``: id or name of the winner, and the snapshot's name."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from atoll.sdk._async.asks import AsyncAsks
     from atoll.sdk._async.audit import AsyncAudit
     from atoll.sdk._async.code import AsyncCode
     from atoll.sdk._async.egress import AsyncEgress
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from atoll.sdk._async.volumefiles import AsyncVolumeFiles
     from atoll.sdk._async.volumes import AsyncVolumes
     from atoll.sdk._async.watch import AsyncWatch
+    from atoll.sdk._sync.asks import Asks
     from atoll.sdk._sync.audit import Audit
     from atoll.sdk._sync.code import Code
     from atoll.sdk._sync.egress import Egress
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from atoll.sdk._sync.watch import Watch
 
 __all__ = [
+    "AsyncAsks",
     "AsyncAudit",
     "AsyncCode",
     "AsyncEgress",
@@ -76,6 +79,7 @@ __all__ = [
     "AsyncVolumeFiles",
     "AsyncVolumes",
     "AsyncWatch",
+    "Asks",
     "Audit",
     "Code",
     "Egress",

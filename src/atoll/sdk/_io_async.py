@@ -242,11 +242,10 @@ async def in_thread(function: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwa
     return await anyio.to_thread.run_sync(lambda: function(*args, **kwargs), abandon_on_cancel=True)
 
 
-async def call(callback: Callable[..., Any], *args: Any) -> None:
-    """Call a user's callback, which may be a coroutine function."""
+async def call(callback: Callable[..., Any], *args: Any) -> Any:
+    """Call a user's callback, which may be a coroutine function, and return its result."""
     result = callback(*args)
-    if inspect.isawaitable(result):
-        await result
+    return await result if inspect.isawaitable(result) else result
 
 
 def mcp_streams(

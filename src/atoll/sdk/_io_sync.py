@@ -209,9 +209,9 @@ def in_thread(function: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -
     return function(*args, **kwargs)
 
 
-def call(callback: Callable[..., Any], *args: Any) -> None:
-    """Call a user's callback."""
-    callback(*args)
+def call(callback: Callable[..., Any], *args: Any) -> Any:
+    """Call a user's callback, and return its result."""
+    return callback(*args)
 
 
 def mcp_streams(start: Callable[[], Any], on_stderr: Callable[[str], Any] | None) -> Never:

@@ -7,6 +7,7 @@ from starlette.types import ASGIApp
 
 from atoll.supervisor.api import make_app
 from atoll.supervisor.api.acts import RequestActs
+from atoll.supervisor.api.asks import ask_routes
 from atoll.supervisor.api.audit import audit_routes
 from atoll.supervisor.api.builds import build_routes
 from atoll.supervisor.api.changes import Changes, change_routes
@@ -69,6 +70,7 @@ def _sandbox_routes(system: System) -> list[Route]:
             registries=system.registries,
             decisions=system.decisions,
         ),
+        *ask_routes(inventory=inventory, asks=system.asks, tasks=tasks),
         *usage_routes(inventory=inventory, usage=system.usage, history=system.history),
         *state_routes(
             changes=changes,

@@ -88,6 +88,7 @@ async def serve(home: Home, settings: Settings, disks: DiskKind, *, complete: bo
         for task in (idle, asked, holding):
             task.cancel()
         system.holds.close()
+        system.asks.close()
         await api.aclose()
         if stopping.asleep:
             await system.fall_asleep()

@@ -14,7 +14,6 @@ from atoll.supervisor.lifecycle.callers import Callers
 from atoll.supervisor.lifecycle.drain import Drains
 from atoll.supervisor.lifecycle.holds import Holds
 from atoll.supervisor.lifecycle.image_requests import ImageRequests
-from atoll.supervisor.lifecycle.limit_changes import LimitChanges
 from atoll.supervisor.lifecycle.program_defaults import Defaults
 from atoll.supervisor.lifecycle.services import Services
 from atoll.supervisor.lifecycle.suspend_all import SuspendAll
@@ -33,6 +32,7 @@ from atoll.supervisor.operations import (
     Awakenings,
     Copies,
     Sleeps,
+    make_asks,
     make_creation,
     make_diffs,
     make_fsck,
@@ -41,6 +41,7 @@ from atoll.supervisor.operations import (
     make_idle_sandboxes,
     make_kills,
     make_leftovers,
+    make_limit_changes,
     make_naps,
     make_promotions,
     make_recoveries,
@@ -133,13 +134,8 @@ class System:
         self.callers = Callers(self.inventory, self.kills, self.tasks, state.clock.boot_s)
         self.defaults = Defaults(inventory=self.inventory, images=self.images, agents=machines.agents)
         self.services = Services(inventory=self.inventory, wakes=self.wakes, agents=machines.agents)
-        self.limits = LimitChanges(
-            inventory=self.inventory,
-            quotas=self.quotas,
-            means=machines.means,
-            egress=steps.egress,
-            guest_memory=steps.guest_memory,
-        )
+        self.limits = make_limit_changes(state, machines, tenants, steps)
+        self.asks = make_asks(self._rooms, state, self.limits)
         self.team_deletion = TeamDeletion(
             teams=self.teams,
             keys=self.keys,

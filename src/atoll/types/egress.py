@@ -13,12 +13,15 @@ from atoll.errors import InvalidSpecError
 Preset = Literal["none", "packages", "web-read-only", "internet"]
 """Policies with a name: nothing; reading from package registries; GET and HEAD of public sites; everything public."""
 
-Action = Literal["allow", "deny", "unplug"]
+Action = Literal["allow", "ask", "deny", "unplug"]
 Protocol = Literal["tcp", "http"]
 Place = Literal["header", "basic", "query", "path", "json"]
 
 PASSWORD_MASK = "***"
 """Stands for the password of a proxy where a policy is shown."""
+
+ASK_DEADLINE_MOST_S = 3600
+"""The most seconds that an ask waits."""
 
 _SCHEME = re.compile(r"[a-z0-9+.-]*://")
 
@@ -100,6 +103,26 @@ class Mcp(
     arguments: dict[str, tuple[str, ...]] = {}
 
 
+class AskTerms(
+    msgspec.Struct,
+    frozen=True,
+    repr_omit_defaults=True,
+    kw_only=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+):
+    """How a rule with the action ``ask`` asks about a request.
+
+    Args:
+        deadline_s: A request without an answer is denied after so many seconds, from 1 to 3600.
+        approvals: How many have to approve it, 1 or 2. Of two, each uses another key, or one is this machine's
+            user.
+    """
+
+    deadline_s: float = 300.0
+    approvals: int = 1
+
+
 class Rule(
     msgspec.Struct,
     frozen=True,
@@ -113,7 +136,8 @@ class Rule(
     In patterns ``*`` stands for any text; in paths it stays within a segment, and ``**`` does not.
 
     Args:
-        action: ``allow``, ``deny``, or ``unplug``: cut the sandbox off and freeze it for a person to look at.
+        action: ``allow``, ``deny``, ``ask``: hold each request until somebody has answered, or ``unplug``: cut
+            the sandbox off and freeze it for a person to look at.
         name: Shown in refusals and in the log.
         hosts: Names: ``example.com`` is that name alone, ``*.example.com`` every name below it, ``*`` every
             name. Empty means any destination, named or not.
@@ -129,7 +153,8 @@ class Rule(
         max_body_bytes: Longer bodies do not match.
         json: Patterns by the dotted path of a value in a JSON body of up to 256 KiB.
         mcp: Messages of the Model Context Protocol.
-        set_headers: Headers to set in requests that the rule allows.
+        ask: How ``ask`` asks.
+        set_headers: Headers to set in requests that the rule lets pass.
         remove_headers: Headers to remove from them.
         inject: Secrets to put into them.
         limit: How much may pass.
@@ -148,10 +173,16 @@ class Rule(
     max_body_bytes: int | None = None
     json: dict[str, tuple[str, ...]] = {}
     mcp: Mcp | None = None
+    ask: AskTerms | None = None
     set_headers: dict[str, str] = {}
     remove_headers: tuple[str, ...] = ()
     inject: tuple[Inject, ...] = ()
     limit: RateLimit | None = None
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether what the rule matches passes, perhaps only after an answer."""
+        return self.action in ("allow", "ask")
 
     @property
     def conditional(self) -> bool:
@@ -161,13 +192,13 @@ class Rule(
 
     @property
     def changes(self) -> bool:
-        """Whether the rule changes or limits what it allows."""
+        """Whether the rule changes or limits what it lets pass."""
         return bool(self.set_headers or self.remove_headers or self.inject) or self.limit is not None
 
     @property
     def inspects(self) -> bool:
         """Whether requests must be looked into for this rule."""
-        return self.protocol == "http" or self.conditional or self.changes
+        return self.protocol == "http" or self.conditional or self.changes or self.action == "ask"
 
 
 class UpstreamProxy(

@@ -2,7 +2,7 @@
 
 from atoll.types.creation import one_source
 from atoll.types.decoding import converted, from_json, msgpack_reader
-from atoll.types.egress import PASSWORD_MASK, SANDBOX_DOMAIN, check_network
+from atoll.types.egress import ASK_DEADLINE_MOST_S, PASSWORD_MASK, SANDBOX_DOMAIN, check_network
 from atoll.types.given import (
     as_json,
     check_choice,
@@ -26,6 +26,7 @@ from atoll.types.templates import DEFAULT_TAG
 from atoll.types.volumes import check_volume_quota, copied_volumes, is_host_path, volume_mount
 
 __all__ = [
+    "ASK_DEADLINE_MOST_S",
     "BUILD_ATTRIBUTE",
     "DEFAULT_TAG",
     "ORIGIN_ATTRIBUTE",

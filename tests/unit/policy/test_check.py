@@ -63,12 +63,12 @@ FAULTS: list[tuple[Rule, str, str]] = [
     (
         Rule(action="deny", set_headers={"x": "1"}),
         "it changes requests, but its action is deny",
-        "only allowed requests can be changed",
+        "only requests that pass can be changed",
     ),
     (
         Rule(action="unplug", limit=RateLimit()),
         "it changes requests, but its action is unplug",
-        "only allowed",
+        "only requests that pass",
     ),
     (Rule(set_headers={"a b": "1"}), "'a b' is no name of a header", "give one such as x-team"),
     (Rule(remove_headers=("",)), "'' is no name of a header", "give one such as x-team"),

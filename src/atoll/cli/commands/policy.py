@@ -99,7 +99,7 @@ def test_policy(
     r"""Say what a request from a sandbox would get, and which rule decides. Nothing is sent to the server.
 
     A name that the policy knows is resolved, as for a connection. tcp://HOST:PORT asks about a connection that
-    is not HTTP. The exit code is 1 if it would be refused.
+    is not HTTP. The exit code is 1 if it would be refused, or held until somebody answers.
 
     \b
     Example:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
-from atoll.sdk._async.api import AsyncApi
+from atoll.protocol import AskRequest
+from atoll.sdk._async.api import AsyncApi, ignored
+from atoll.sdk._async.asks import AsyncAnswering, Decide
 from atoll.sdk._async.code import AsyncCode
 from atoll.sdk._async.egress import AsyncEgress
 from atoll.sdk._async.files import AsyncFiles
@@ -28,8 +30,8 @@ from atoll.sdk._foreign import no_foreign_arguments
 from atoll.sdk._forks import diff_request, fork_request, promote_request
 from atoll.sdk._holding import Holding
 from atoll.sdk._io_async import shielded
-from atoll.types import ExecResult, FilesDiff, GuestPath, Lifecycle, Progress, SandboxInfo, SnapshotInfo
-from atoll.types.internal import html_table
+from atoll.types import Ask, ExecResult, FilesDiff, GuestPath, Lifecycle, Progress, SandboxInfo, SnapshotInfo
+from atoll.types.internal import ASK_DEADLINE_MOST_S, check_number, check_text, html_table
 
 # Inside the class, `list` means the method below, so annotations there use these names.
 _Infos = list[SandboxInfo]
@@ -95,6 +97,38 @@ class AsyncSandbox(AsyncOpening):
                 self._holding.end()
                 self._holding = None
             self.close()
+
+    def on_ask(self, decide: Decide) -> AsyncAnswering:
+        """Answer what this sandbox asks by a function, while the context lasts: ``with sandbox.on_ask(decide):``.
+
+        Without anybody who could answer, a request that a rule asks about is refused at once.
+
+        Args:
+            decide: Gets each ``Ask``, several at a time, in threads of its own. True approves it once, False denies
+                it, and None leaves it to others. An ``Answer`` says more.
+        """
+        return AsyncAnswering(self.id, decide)
+
+    async def ask(self, title: str, body: str = "", deadline_s: float = 300.0) -> Ask:
+        """Ask whoever answers for this sandbox about something that is no request, and wait for the answer.
+
+        The answer is ``outcome``: ``allowed``, ``denied`` with a ``reason``, also if nobody is there who could answer,
+        or ``expired``.
+
+        Args:
+            title: One line of at most 200 characters.
+            body: All that matters for the answer, of at most 256 KiB.
+            deadline_s: How long to wait, 1 to 3600 seconds.
+
+        Raises:
+            InvalidSpecError: An argument is invalid, or 64 questions wait already.
+        """
+        for name, text in (("title", title), ("body", body)):
+            check_text(name, text)
+        hint = f"give 1 to {ASK_DEADLINE_MOST_S} seconds"
+        check_number("deadline_s", deadline_s, least=1, most=ASK_DEADLINE_MOST_S, hint=hint)
+        wanted = AskRequest(title=title, body=body, deadline_s=deadline_s)
+        return await self._api.long_call("POST", f"{self._path}/asks", Ask, wanted, on_progress=ignored)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}{f' {self.name!r}' if self.name else ''}>"

@@ -6,12 +6,13 @@ or in ``CLOSED_TO_CLIENTS``, with the reason; a test compares both with the supe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
-from atoll.errors import InvalidSpecError, SandboxNotFoundError
+from atoll.errors import AskNotFoundError, InvalidSpecError, SandboxNotFoundError
 from atoll.protocol import (
     DiffRequest,
     EgressTest,
@@ -33,7 +34,7 @@ from atoll.server.e2b.origins import is_within, may_get
 from atoll.server.remote.asked import Asked
 from atoll.server.remote.build_specs import IMAGE
 from atoll.server.remote.network import check_remote
-from atoll.types import SandboxSpec, SnapshotInfo
+from atoll.types import Answer, SandboxSpec, SnapshotInfo
 from atoll.types.internal import users_attributes
 
 Rule = Callable[[Asked], Awaitable[None]]
@@ -157,6 +158,19 @@ async def _diff(asked: Asked) -> None:
     asked.write(msgspec.structs.replace(wanted, base=base))
 
 
+async def _one_ask(asked: Asked) -> None:
+    if not _ASK.fullmatch(asked.params["ask"]):
+        raise AskNotFoundError("there is no such ask", hint="`atoll asks` lists those that wait")
+
+
+async def _ask_answer(asked: Asked) -> None:
+    if asked.read(Answer).always:
+        raise InvalidSpecError(
+            "a client of a server writes no rule with its answer",
+            hint="approve for some time, or set the policy",
+        )
+
+
 async def _take(asked: Asked) -> None:
     wanted = asked.read(SnapshotRequest)
     if wanted.build_id is not None:
@@ -200,6 +214,7 @@ async def _secret(asked: Asked) -> None:
     asked.write(msgspec.structs.replace(asked.read(SecretRequest), team=asked.team.name))
 
 
+_ASK = re.compile("[0-9a-f]{16}")
 _ONE = "/v1/sandboxes/{ref}"
 _VOLUME = "/v1/volumes/{ref}"
 
@@ -239,6 +254,11 @@ OPERATIONS: tuple[Operation, ...] = (
     _of_sandbox("POST", "/egress/test", _test),
     _of_sandbox("GET", "/egress/registries"),
     _of_sandbox("GET", "/egress/decisions", query=("offset",)),
+    _of_sandbox("POST", "/asks"),
+    Operation("GET", "/v1/asks", (_team, _filtered), ("sandbox",)),
+    Operation("GET", "/v1/asks/follow", (_team, _filtered), ("sandbox",)),
+    Operation("GET", "/v1/asks/{ask}", (_one_ask, _team)),
+    Operation("POST", "/v1/asks/{ask}/answer", (_one_ask, _ask_answer, _team)),
     Operation("DELETE", "/v1/requests/{token}", (_request,)),
     Operation("GET", "/v1/snapshots", (_team, _filtered), ("sandbox",)),
     Operation("GET", "/v1/snapshots/{ref}", (_snapshot,)),

@@ -28,7 +28,7 @@ def check_remote(network: EgressPolicy | None, opened: Sequence[Range]) -> None:
     if not isinstance(network, Policy):
         return
     for rule in network.rules:
-        if rule.action == "allow":
+        if rule.may_pass:
             _check_rule(rule, opened)
     if network.proxy is not None:
         _check_proxy(network.proxy, opened)

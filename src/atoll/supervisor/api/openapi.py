@@ -91,6 +91,13 @@ OPERATIONS = (
         types.FilesDiff,
     ),
     Operation(
+        "post",
+        f"{_ONE}/asks",
+        "Ask people about it, and wait for the answer",
+        protocol.AskRequest,
+        types.Ask,
+    ),
+    Operation(
         "post", f"{_ONE}/snapshots", "Create a snapshot of it", protocol.SnapshotRequest, types.SnapshotInfo
     ),
     Operation("post", f"{_ONE}/limits", "Change limits", protocol.LimitsRequest, types.SandboxInfo),
@@ -105,6 +112,10 @@ OPERATIONS = (
         "/v1/requests/{token}",
         f"Kill what the request with this {protocol.REQUEST_HEADER} created",
     ),
+    Operation("get", "/v1/asks", "The acts that wait for an answer", None, types.AskPage),
+    Operation("get", "/v1/asks/follow", "The same again whenever they change", None, types.AskPage),
+    Operation("get", "/v1/asks/{ask}", "One of them", None, types.Ask),
+    Operation("post", "/v1/asks/{ask}/answer", "Answer it", types.Answer, types.Ask),
     Operation("get", "/v1/snapshots", "All snapshots, or one sandbox's", None, list[types.SnapshotInfo]),
     Operation("get", "/v1/snapshots/{ref}", "One snapshot, by id or name", None, types.SnapshotInfo),
     Operation("get", "/v1/snapshots/{ref}/digest", "The digest of all that it consists of", None, str),

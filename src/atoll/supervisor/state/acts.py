@@ -15,7 +15,7 @@ from atoll.network import Pace
 from atoll.policy import masked
 from atoll.protocol import ours
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
-from atoll.types import EgressDecision
+from atoll.types import Ask, EgressDecision
 
 # What a change of a sandbox's row tells with its new value. All else shows in the act itself, or is no act.
 _SETTINGS = ("name", "network", "limits", "lifecycle", "services", "volumes", "metadata")
@@ -105,16 +105,9 @@ class Acts:
 
     def decided(self, sandbox_id: str, decisions: Iterable[EgressDecision]) -> None:
         """Note what was decided about a sandbox's way out. What comes too often is only counted."""
-        pace = self._paces.get(sandbox_id)
-        if pace is None:
-            pace = self._paces[sandbox_id] = Pace(_DECISIONS_S, _DECISIONS_AT_ONCE, self.boot_s)
         for one in decisions:
-            if pace.wait_s():
-                self._more[sandbox_id] += one.count
+            if not self._may_note(sandbox_id, one.count):
                 continue
-            pace.take()
-            if more := self._more.pop(sandbox_id, 0):
-                self.log.note("egress.more", sandbox_id=sandbox_id, details={"count": more})
             told = {
                 name: value
                 for name, value in msgspec.structs.asdict(one).items()
@@ -122,10 +115,42 @@ class Acts:
             }
             self.log.note(f"egress.{one.action}", sandbox_id=sandbox_id, details=_details(told))
 
+    def ask_begun(self, ask: Ask) -> None:
+        """Note that a sandbox asks somebody about an act."""
+        if self._may_note(ask.sandbox_id, 1):
+            details = {"ask": ask.ask_id, "title": ask.title, "digest": ask.digest, "rule": ask.rule}
+            self.log.note("ask.begun", sandbox_id=ask.sandbox_id, team=ask.team, details=_details(details))
+
+    def ask_ended(self, ask: Ask, *, by: str) -> None:
+        """Note how an ask ended, and who has answered it."""
+        if by or self._may_note(ask.sandbox_id, 1):
+            told = {"ask": ask.ask_id, "digest": ask.digest, "passed": ask.passed, "reason": ask.reason}
+            self.log.note(
+                f"ask.{ask.outcome}",
+                sandbox_id=ask.sandbox_id,
+                team=ask.team,
+                details=_details(
+                    {**told, "title": ask.title, "approved_by": ", ".join(ask.approved_by), "by": by}
+                ),
+            )
+
     def forget(self, sandbox_id: str) -> None:
         """Drop the counts of a sandbox that is gone."""
         self._paces.pop(sandbox_id, None)
         self._more.pop(sandbox_id, None)
+
+    def _may_note(self, sandbox_id: str, count: int) -> bool:
+        """Whether a guest's doing gets a line. What comes too often is only counted."""
+        pace = self._paces.get(sandbox_id)
+        if pace is None:
+            pace = self._paces[sandbox_id] = Pace(_DECISIONS_S, _DECISIONS_AT_ONCE, self.boot_s)
+        if pace.wait_s():
+            self._more[sandbox_id] += count
+            return False
+        pace.take()
+        if more := self._more.pop(sandbox_id, 0):
+            self.log.note("egress.more", sandbox_id=sandbox_id, details={"count": more})
+        return True
 
     def _of_sandbox(self, act: str, row: SandboxRow, details: dict[str, Any]) -> None:
         self.log.note(act, sandbox_id=row.sandbox_id, team=row.team, details=_details(details))

@@ -20,6 +20,7 @@ _FLUSH_S = 0.5
 _MOST_PENDING = 200
 _LOG_LINES = 20
 _MOST_BYTES, _KEEP_BYTES = 8 << 20, 4 << 20
+_DONE = {"unplug": "unplugged at", "ask": "asks about"}
 _log = logging.getLogger(__name__)
 
 _Key = tuple[object, ...]
@@ -91,8 +92,6 @@ def line_of(decision: EgressDecision) -> str:
     """A decision as a line of a sandbox's log."""
     what = f"{decision.method} " if decision.method else ""
     where = decision.host if not decision.port else f"{decision.host}:{decision.port}"
-    done = (
-        "would refuse" if decision.observed else "unplugged at" if decision.action == "unplug" else "refused"
-    )
+    done = "would refuse" if decision.observed else _DONE.get(decision.action, "refused")
     times = f" ({decision.count} times)" if decision.count > 1 else ""
     return f"network: {done} {what}{where}{decision.path}{times}: {decision.reason}"

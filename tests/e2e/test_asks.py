@@ -1,0 +1,168 @@
+"""A rule asks about requests: a person, a function or nobody answers. A server on this host stands for the outside."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from tests.e2e.command_line import atoll, said
+from tests.waiting import until
+
+from atoll import Asks, Audit, Sandbox, Secrets
+from atoll.types import HOST_NAME, Answer, Ask, Inject, Policy, Rule
+
+
+class _Bank(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    got: ClassVar[list[tuple[str, str, str | None]]] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode()
+        self.got.append((self.path, body, self.headers.get("Authorization")))
+        self.send_response(200)
+        self.send_header("Content-Length", "4")
+        self.end_headers()
+        self.wfile.write(b"paid")
+
+    def log_message(self, *args: object) -> None:
+        return None
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    """The port of a bank on this host's loopback interface."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Bank)
+    serving = threading.Thread(target=server.serve_forever)
+    serving.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        serving.join()
+        server.server_close()
+
+
+def policy(port: int, **more: object) -> Policy:
+    return Policy(rules=(Rule(name="pay", action="ask", hosts=(HOST_NAME,), ports=(port,), **more),))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def payer(module_home: Path, port: int) -> Iterator[Sandbox]:
+    Secrets.create("bank", "s3cret-of-the-bank")
+    inject = (Inject(secret="bank", format="Bearer {}"),)
+    with Sandbox.create(network=policy(port, inject=inject), name="payer") as sandbox:
+        yield sandbox
+
+
+def pay(sandbox: Sandbox, port: int, path: str, body: str = "100") -> str:
+    line = f"curl -sS -m 60 -w ' %{{http_code}}' -d '{body}' http://{HOST_NAME}:{port}{path}"
+    return sandbox.run(line, timeout_s=90).stdout
+
+
+def paid(path: str) -> list[tuple[str, str, str | None]]:
+    return [one for one in _Bank.got if one[0] == path]
+
+
+def test_nobody_listens_and_the_agent_reads_why(payer: Sandbox, port: int) -> None:
+    answer = pay(payer, port, "/nobody")
+    refusal = json.loads(answer.rpartition(" ")[0])
+    assert (refusal["error"], refusal["rule"]) == ("ask_nobody", "pay")
+    assert "nobody is there" in refusal["message"]
+    assert paid("/nobody") == []
+
+
+def test_a_function_approves_one_request_and_denies_another_with_a_sentence(
+    payer: Sandbox, port: int
+) -> None:
+    seen: list[Ask] = []
+
+    def decide(ask: Ask) -> bool | Answer:
+        seen.append(ask)
+        if ask.path == "/small":
+            return True
+        return Answer(digest=ask.digest, allow=False, reason="Ask for less than 100 euros.")
+
+    with payer.on_ask(decide):
+        assert pay(payer, port, "/small") == "paid 200"
+        refusal = json.loads(pay(payer, port, "/large").rpartition(" ")[0])
+    assert refusal["error"] == "ask_denied"
+    assert "Ask for less than 100 euros." in refusal["message"]
+    assert paid("/small") == [("/small", "100", "Bearer s3cret-of-the-bank")]
+    assert paid("/large") == []
+    assert [(ask.method, ask.path, ask.body, ask.sandbox_name) for ask in seen] == [
+        ("POST", "/small", b"100", "payer"),
+        ("POST", "/large", b"100", "payer"),
+    ]
+    assert "s3cret" not in repr(seen)
+
+
+def test_a_person_approves_by_the_command_line_and_the_log_tells_of_it(payer: Sandbox, port: int) -> None:
+    with payer.on_ask(lambda ask: None):
+        background = payer.processes.start(
+            ["curl", "-sS", "-m", "60", "-d", "\x1b[2J", f"http://{HOST_NAME}:{port}/person"]
+        )
+        until(lambda: Asks.list(sandbox="payer"))
+        (ask,) = Asks.list()
+        card = said("asks")
+        assert f"ask {ask.ask_id}: sandbox payer" in card
+        assert "\x1b" not in card and "  | \\x1b[2J" in card
+        approved = atoll("approve", ask.ask_id)
+        assert approved.returncode == 0, approved.stderr
+        assert b"allowed" in approved.stderr
+        background.wait()
+        late = atoll("deny", ask.ask_id)
+        assert late.returncode == 125 and b"has ended: allowed" in late.stderr
+    assert [body for _, body, _ in paid("/person")] == ["\x1b[2J"]
+    acts = [entry.act for entry in Audit.entries(act="ask") if entry.details.get("ask") == ask.ask_id]
+    assert acts == ["ask.begun", "ask.allowed"]
+
+
+def test_an_approval_for_ten_minutes_lets_the_next_ones_pass(payer: Sandbox, port: int) -> None:
+    def decide(ask: Ask) -> Answer:
+        asked.append(ask)
+        return Answer(digest=ask.digest, allow=True, for_s=600)
+
+    asked: list[Ask] = []
+    with payer.on_ask(decide):
+        assert [pay(payer, port, "/often", body) for body in "123"] == ["paid 200"] * 3
+    assert len(asked) == 1
+    assert [body for _, body, _ in paid("/often")] == ["1", "2", "3"]
+
+
+def test_always_writes_the_rule_that_was_shown(payer: Sandbox, port: int) -> None:
+    with payer.on_ask(lambda ask: None):
+        background = payer.processes.start(
+            ["curl", "-sS", "-m", "60", "-d", "1", f"http://{HOST_NAME}:{port}/always"]
+        )
+        until(lambda: Asks.list(sandbox="payer"))
+        (ask,) = Asks.list()
+        refused = atoll("approve", ask.ask_id, "--always")
+        assert refused.returncode == 125 and b'+ paths = ["/always"]' in refused.stderr
+        assert atoll("approve", ask.ask_id, "--always", "--yes").returncode == 0
+        background.wait()
+    network = payer.info().network
+    assert isinstance(network, Policy)
+    assert network.rules[0] == ask.always
+    assert pay(payer, port, "/always", "2") == "paid 200"
+    assert json.loads(pay(payer, port, "/other").rpartition(" ")[0])["error"] == "ask_nobody"
+
+
+def test_a_program_that_hangs_up_ends_its_ask_and_nothing_is_sent(payer: Sandbox, port: int) -> None:
+    with payer.on_ask(lambda ask: None):
+        background = payer.processes.start(["curl", "-sS", "-d", "1", f"http://{HOST_NAME}:{port}/left"])
+        until(lambda: Asks.list(sandbox="payer"))
+        background.kill()
+        until(lambda: not Asks.list(sandbox="payer"))
+    assert paid("/left") == []
+
+
+def test_a_question_of_a_program_outside_is_answered_like_a_request(payer: Sandbox) -> None:
+    with payer.on_ask(lambda ask: ask.body == b"DROP TABLE a"):
+        assert payer.ask("Drop the table?", "DROP TABLE a", deadline_s=60).outcome == "allowed"
+        assert payer.ask("Drop the table?", "DROP TABLE b", deadline_s=60).outcome == "denied"
+    assert payer.ask("Drop the table?", deadline_s=60).reason.startswith("nobody is there")
