@@ -47,10 +47,10 @@ from atoll.supervisor.machines.machine_planner import MachinePlanner
 from atoll.supervisor.machines.prestarted import PrestartedMachines
 from atoll.supervisor.machines.running_machines import RunningMachines
 from atoll.supervisor.monitors.cpu_latency import LatencyMonitor
-from atoll.supervisor.monitors.data_wakes import DataWakes
 from atoll.supervisor.monitors.history import History
 from atoll.supervisor.monitors.limit_monitor import LimitMonitor
-from atoll.supervisor.monitors.traffic import Traffic
+from atoll.supervisor.monitors.paused_wakes import PausedWakes
+from atoll.supervisor.monitors.suspended_wakes import SuspendedWakes
 from atoll.supervisor.monitors.volumes import VolumeMonitor
 from atoll.supervisor.settings import MIB, Settings
 from atoll.supervisor.state.acts import Acts
@@ -323,8 +323,8 @@ class Steps:
         self.history = History(
             inventory=inventory, quotas=quotas, layers=rooms.layers, tasks=tasks, unix_s=state.clock.unix_s
         )
-        self.traffic = Traffic(tasks)
-        self.data_wakes = DataWakes(
+        self.paused_wakes = PausedWakes(tasks)
+        self.suspended_wakes = SuspendedWakes(
             inventory=inventory, tasks=tasks, boot_s=state.clock.boot_s, tell=state.journal.tell
         )
         self.crashes = Crashes(inventory, running_machines, tasks)
@@ -341,7 +341,7 @@ class Steps:
             look=machines.host_memory.look, inventory=inventory, paths=paths, turns=self.turns
         )
         self.home_hooks = HomeHooks(paths.hooks, tasks)
-        self.sandbox_links = SandboxLinks(inventory, paths, rooms.links, self.egress, self.data_wakes)
+        self.sandbox_links = SandboxLinks(inventory, paths, rooms.links, self.egress, self.suspended_wakes)
         self.guest_memory = GuestMemory(agents, machines.default_limits)
         self.crash_checkpoints = CrashCheckpoints(paths, storage.trash)
         self.suspend_checkpoints = SuspendCheckpoints(paths, storage.trash, rooms.layers, storage.checksums)

@@ -49,7 +49,7 @@ class Sleeps:
     """The operations that put sandboxes to sleep."""
 
     def __init__(self, state: State, storage: Storage, machines: Machines, steps: Steps) -> None:
-        self.pauses = Pauses(state.inventory, steps.crashes, steps.guest_memory, steps.traffic)
+        self.pauses = Pauses(state.inventory, steps.crashes, steps.guest_memory, steps.paused_wakes)
         self.power_off = PowerOff(
             inventory=state.inventory,
             paths=state.paths,
@@ -109,7 +109,7 @@ def make_unplugs(state: State, machines: Machines, steps: Steps, sleeps: Sleeps)
         egress=steps.egress,
         marks=state.unplug_marks,
         pauses=sleeps.pauses,
-        watcher=steps.traffic,
+        watcher=steps.paused_wakes,
         tasks=state.tasks,
     )
 

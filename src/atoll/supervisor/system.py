@@ -19,12 +19,12 @@ from atoll.supervisor.lifecycle.services import Services
 from atoll.supervisor.lifecycle.suspend_all import SuspendAll
 from atoll.supervisor.lifecycle.team_deletion import TeamDeletion
 from atoll.supervisor.monitors.automatic_snapshots import AutomaticSnapshots
-from atoll.supervisor.monitors.data_wakes import DataWakes
 from atoll.supervisor.monitors.disk_pressure import DiskPressure
 from atoll.supervisor.monitors.lease_expiry import LeaseExpiry
 from atoll.supervisor.monitors.recoveries import Recoveries
 from atoll.supervisor.monitors.schedules import Schedules
 from atoll.supervisor.monitors.sleeping_links import SleepingLinks
+from atoll.supervisor.monitors.suspended_wakes import SuspendedWakes
 from atoll.supervisor.monitors.unplug import UnplugMonitor
 from atoll.supervisor.monitors.usage import Usage
 from atoll.supervisor.monitors.wake_timers import WakeTimers
@@ -262,7 +262,7 @@ class System:
                 running_machines=machines.running,
                 agents=machines.agents,
                 attachment=self._steps.attachment,
-                watcher=self._steps.traffic,
+                watcher=self._steps.paused_wakes,
                 checksums=storage.checksums,
                 repair=repair,
                 unplugs=self.unplugs,
@@ -306,8 +306,8 @@ class System:
         for watch in (self.schedules, self.automatic_snapshots, self.recoveries, self.unresponsive):
             self.tasks.watch(watch.run())
         self.tasks.watch(self.wake_timers.run())
-        self.tasks.watch(self._steps.traffic.run(self.wakes.use))
-        self._steps.data_wakes.start(self.wakes.use)
+        self.tasks.watch(self._steps.paused_wakes.run(self.wakes.use))
+        self._steps.suspended_wakes.start(self.wakes.use)
         self.tasks.watch(self.sleeping_links.run())
         if self._state.latency_monitor:
             self.tasks.watch(self._state.latency_monitor.run())
@@ -327,9 +327,9 @@ class System:
         for each in (self.automatic_snapshots, self.neighbours, *self._wakers()):
             each.close()
 
-    def _wakers(self) -> tuple[Schedules, Recoveries, WakeTimers, DataWakes]:
+    def _wakers(self) -> tuple[Schedules, Recoveries, WakeTimers, SuspendedWakes]:
         """The monitors that make sandboxes run without a client."""
-        return self.schedules, self.recoveries, self.wake_timers, self._steps.data_wakes
+        return self.schedules, self.recoveries, self.wake_timers, self._steps.suspended_wakes
 
     def _running_ids(self) -> list[str]:
         return [one.sandbox_id for one in self.inventory.sandboxes() if one.row.state == "running"]

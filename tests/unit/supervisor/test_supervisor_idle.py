@@ -246,8 +246,8 @@ async def test_one_that_data_thaws_at_once_has_a_while_to_handle_it(harness: Har
     def data_comes(*_: object) -> None:
         thawing.append(asyncio.create_task(harness.system.wakes.use(sandbox)))
 
-    watch = harness.system._steps.traffic.watch
-    harness.system._steps.traffic.watch = data_comes  # type: ignore[method-assign,assignment]
+    watch = harness.system._steps.paused_wakes.watch
+    harness.system._steps.paused_wakes.watch = data_comes  # type: ignore[method-assign,assignment]
 
     def passed() -> bool:
         if not thawing:
@@ -255,7 +255,7 @@ async def test_one_that_data_thaws_at_once_has_a_while_to_handle_it(harness: Har
         return bool(thawing) and thawing[0].done()
 
     await harness.until(passed)
-    harness.system._steps.traffic.watch = watch  # type: ignore[method-assign]
+    harness.system._steps.paused_wakes.watch = watch  # type: ignore[method-assign]
     harness.boot_s += 0.5
     await asyncio.sleep(0.6)  # two looks
     assert sandbox.row.state == "running"

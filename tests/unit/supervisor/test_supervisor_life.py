@@ -139,7 +139,7 @@ async def test_a_pause_of_a_client_holds_whatever_comes(harness: Harness) -> Non
         link.received += 1000
         await asyncio.sleep(0.1)
     assert sandbox.row.state == "paused"
-    assert not harness.system._steps.traffic._watched
+    assert not harness.system._steps.paused_wakes._watched
 
 
 @with_harness
@@ -149,10 +149,10 @@ async def test_what_a_guest_gets_while_it_is_thawed_for_a_moment_wakes_it_not(ha
     await asyncio.sleep(0.15)  # the first watch has looked
     assert sandbox.running is not None
     link.received += 1000
-    harness.system._steps.traffic.watch(sandbox, sandbox.running)
+    harness.system._steps.paused_wakes.watch(sandbox, sandbox.running)
     await asyncio.sleep(0.3)
     assert sandbox.row.state == "paused"
-    assert len(harness.system._steps.traffic._watched) == 1
+    assert len(harness.system._steps.paused_wakes._watched) == 1
 
 
 @with_harness

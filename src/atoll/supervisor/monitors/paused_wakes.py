@@ -20,8 +20,8 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, repr=False)
-class Traffic:
-    """Watches the counters of sandboxes that were paused for idleness, and wakes a sandbox that gets data."""
+class PausedWakes:
+    """Watches the counters of sandboxes that are paused because they were idle, and wakes one that gets data."""
 
     tasks: Tasks
     _watched: dict[str, _Watch] = field(default_factory=dict, init=False)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from atoll.errors import InvalidSpecError
-from atoll.supervisor.monitors.data_wakes import PAUSES_S, WAKE_EVERY_S, WAKES_AT_ONCE
+from atoll.supervisor.monitors.suspended_wakes import PAUSES_S, WAKE_EVERY_S, WAKES_AT_ONCE
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.types import Lifecycle
@@ -108,7 +108,7 @@ async def test_a_wake_that_fails_is_tried_again_after_a_while(harness: Harness) 
     watch_of(sandbox).come()
     await harness.until(lambda: len(harness.host.calls) > begun and not harness.system.tasks.busy)
     assert sandbox.row.state == "suspended"
-    assert harness.system._steps.data_wakes.waiting
+    assert harness.system._steps.suspended_wakes.waiting
     harness.boot_s += PAUSES_S[0]
     await until_awake(harness, sandbox)
 
@@ -133,7 +133,7 @@ async def test_an_unplugged_one_sleeps_on(harness: Harness) -> None:
     watch.come()
     await asyncio.sleep(0.05)
     assert sandbox.row.state == "suspended"
-    assert not harness.system._steps.data_wakes.waiting
+    assert not harness.system._steps.suspended_wakes.waiting
 
 
 @with_harness_of(Settings(pool_size=0, idle_exit_s=0.01))

@@ -59,7 +59,7 @@ class _Sleeper:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DataWakes:
+class SuspendedWakes:
     """Wakes suspended sandboxes whose lifecycle has ``wake_on_data``.
 
     Args:
