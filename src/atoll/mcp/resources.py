@@ -8,7 +8,7 @@ import msgspec
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError
 
-from atoll.mcp.tools.schemas import explained
+from atoll.mcp.tools.adding import explained
 from atoll.mcp.workplace import Workplace
 from atoll.sdk import AsyncSandbox
 from atoll.tools import MOST_CHARACTERS, MOST_FILE_BYTES

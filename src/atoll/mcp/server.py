@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from atoll.mcp import resources
 from atoll.mcp.defaults import Defaults
 from atoll.mcp.tools import forks, network, onsandbox, sandboxes
-from atoll.mcp.tools.schemas import Tools
+from atoll.mcp.tools.adding import Tools
 from atoll.mcp.tools.wrong import unknown_arguments, wrong_arguments
 from atoll.mcp.workplace import Workplace
 from atoll.version import __version__

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from atoll.mcp.tools.adding import Tools
 from atoll.mcp.tools.arguments import Named, Which
-from atoll.mcp.tools.schemas import Tools
 from atoll.mcp.workplace import IDLE_S, Workplace
 from atoll.sdk import AsyncSandbox
 from atoll.tools import Line, Path, Seconds, clipped, tried

@@ -7,8 +7,8 @@ from typing import Annotated
 import msgspec
 from pydantic import Field
 
+from atoll.mcp.tools.adding import Tools
 from atoll.mcp.tools.arguments import Which
-from atoll.mcp.tools.schemas import Tools
 from atoll.mcp.workplace import Workplace
 from atoll.tools import clipped
 

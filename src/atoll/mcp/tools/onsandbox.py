@@ -10,8 +10,8 @@ import anyio
 from mcp.server.mcpserver import Context, Image
 
 from atoll.errors import AtollError
+from atoll.mcp.tools.adding import Tools, reporter
 from atoll.mcp.tools.arguments import Which
-from atoll.mcp.tools.schemas import Tools, reporter
 from atoll.mcp.workplace import Workplace
 from atoll.tools import TOOL_CLASSES, Offer, Seen, ToolResult
 

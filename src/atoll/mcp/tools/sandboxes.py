@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from mcp.server.mcpserver import Context
 from pydantic import Field
 
+from atoll.mcp.tools.adding import Tools, reporter
 from atoll.mcp.tools.arguments import Named, Which
-from atoll.mcp.tools.schemas import Tools, reporter
 from atoll.mcp.workplace import Workplace
 from atoll.sdk import AsyncSandbox
 from atoll.tools import columns
