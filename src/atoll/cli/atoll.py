@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from atoll.cli.lazy import LazyGroup
+from atoll.cli.lazy_commands import LazyGroup
 from atoll.version import __version__
 
 SECTIONS = {

@@ -9,7 +9,7 @@ import click
 
 from atoll import Sandbox
 from atoll.cli.detach_keys import DEFAULT_KEYS, DetachKeys, DetachKeysOption
-from atoll.cli.lazy import Command
+from atoll.cli.lazy_commands import Command
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import note, show_json
 from atoll.cli.programs import follow, write

@@ -7,7 +7,7 @@ import time
 import click
 
 from atoll import Audit
-from atoll.cli.lazy import Group
+from atoll.cli.lazy_commands import Group
 from atoll.cli.leases import Length
 from atoll.cli.options import json_option
 from atoll.cli.output import note, show_json, show_json_line

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from atoll.cli.lazy import Command
+from atoll.cli.lazy_commands import Command
 
 
 @click.command(name="completion", cls=Command)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import click
 
 from atoll import Sandbox
-from atoll.cli.lazy import Command
+from atoll.cli.lazy_commands import Command
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
 from atoll.cli.progress import Report, progress_shown

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from atoll.cli.lazy import Command
+from atoll.cli.lazy_commands import Command
 from atoll.cli.options import json_option
 from atoll.cli.output import note, show_json
 from atoll.cli.pages import SECTIONS, Match, Page, matches, names_of, page_of, pages

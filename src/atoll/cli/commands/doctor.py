@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from atoll import Supervisor
-from atoll.cli.lazy import Command
+from atoll.cli.lazy_commands import Command
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
 from atoll.cli.text import plain

@@ -6,7 +6,7 @@ import click
 
 from atoll import Housekeeping
 from atoll.cli.drains import names_of, show
-from atoll.cli.lazy import Command
+from atoll.cli.lazy_commands import Command
 from atoll.cli.leases import Length
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json

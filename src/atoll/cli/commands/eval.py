@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from atoll.cli.lazy import Group
+from atoll.cli.lazy_commands import Group
 from atoll.cli.options import F, json_option
 from atoll.cli.output import show_json
 from atoll.cli.text import plain, table

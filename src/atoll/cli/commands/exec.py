@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from atoll.cli.lazy import Command
+from atoll.cli.lazy_commands import Command
 from atoll.cli.options import env_option, json_option, program_options, sandbox_argument
 from atoll.cli.program_options import ProgramOptions
 from atoll.cli.programs import execute

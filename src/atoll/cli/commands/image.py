@@ -9,7 +9,7 @@ import click
 
 from atoll import Images
 from atoll.cli.batch import for_each
-from atoll.cli.lazy import Group
+from atoll.cli.lazy_commands import Group
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
 from atoll.cli.progress import progress_shown

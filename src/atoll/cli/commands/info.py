@@ -8,7 +8,7 @@ from contextlib import suppress
 import click
 
 from atoll import Sandbox, Snapshots, Volumes
-from atoll.cli.lazy import Command
+from atoll.cli.lazy_commands import Command
 from atoll.cli.leases import idle_shown, lease_shown
 from atoll.cli.limit_options import described
 from atoll.cli.network import network_shown

@@ -8,7 +8,7 @@ import click
 
 from atoll import Keys
 from atoll.cli.batch import for_each
-from atoll.cli.lazy import Group
+from atoll.cli.lazy_commands import Group
 from atoll.cli.leases import Length
 from atoll.cli.options import json_option
 from atoll.cli.output import note, show_json

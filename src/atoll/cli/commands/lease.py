@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from atoll.cli.lazy import Command
+from atoll.cli.lazy_commands import Command
 from atoll.cli.leases import Length, lease_shown
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json

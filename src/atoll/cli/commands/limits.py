@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from atoll.cli.host_size import note_beyond_host
-from atoll.cli.lazy import Command
+from atoll.cli.lazy_commands import Command
 from atoll.cli.limit_options import described, limit_options, limits
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json

@@ -7,7 +7,7 @@ import time
 import click
 
 from atoll import Sandbox
-from atoll.cli.lazy import Command
+from atoll.cli.lazy_commands import Command
 from atoll.cli.leases import lease_left
 from atoll.cli.options import json_option, pairs_option
 from atoll.cli.output import show_json

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from atoll.cli.lazy import Command
+from atoll.cli.lazy_commands import Command
 
 
 @click.command(

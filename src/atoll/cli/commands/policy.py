@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from atoll.cli.lazy import Group
+from atoll.cli.lazy_commands import Group
 from atoll.cli.network import (
     NetworkParameter,
     decision_line,

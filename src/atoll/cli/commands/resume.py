@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from atoll import Sandbox
-from atoll.cli.lazy import Command
+from atoll.cli.lazy_commands import Command
 from atoll.cli.leases import Length
 from atoll.cli.options import json_option, sandboxes_argument
 from atoll.cli.progress import progress_shown

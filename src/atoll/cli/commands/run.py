@@ -9,7 +9,7 @@ import click
 
 from atoll import Sandbox, Wait
 from atoll.cli.host_size import note_beyond_host
-from atoll.cli.lazy import Command
+from atoll.cli.lazy_commands import Command
 from atoll.cli.leases import Length
 from atoll.cli.options import env_option, json_option, program_options, spec_options
 from atoll.cli.output import note

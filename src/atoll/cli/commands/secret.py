@@ -12,7 +12,7 @@ import click
 
 from atoll import Secrets
 from atoll.cli.batch import for_each
-from atoll.cli.lazy import Group
+from atoll.cli.lazy_commands import Group
 from atoll.cli.options import json_option, pairs_option
 from atoll.cli.output import show_json
 from atoll.cli.text import age, plain, table

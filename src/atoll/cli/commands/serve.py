@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import click
 
-from atoll.cli.lazy import Command
+from atoll.cli.lazy_commands import Command
 from atoll.errors import HostError, UnsupportedError
 
 # what only the server imports: the packages of the extra of that name

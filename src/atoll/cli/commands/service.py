@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from atoll import HealthCheck
-from atoll.cli.lazy import Group
+from atoll.cli.lazy_commands import Group
 from atoll.cli.leases import Length
 from atoll.cli.options import env_option, json_option, sandbox_argument
 from atoll.cli.output import show_json, show_json_line

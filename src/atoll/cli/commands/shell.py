@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from atoll.cli.lazy import Command
+from atoll.cli.lazy_commands import Command
 from atoll.cli.options import env_option, sandbox_argument
 from atoll.cli.program_options import ProgramOptions
 from atoll.cli.sandboxes import held

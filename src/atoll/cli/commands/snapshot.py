@@ -9,7 +9,7 @@ import click
 
 from atoll import Snapshots
 from atoll.cli.batch import for_each
-from atoll.cli.lazy import Group
+from atoll.cli.lazy_commands import Group
 from atoll.cli.options import complete_sandbox, json_option, sandbox_argument
 from atoll.cli.output import note, show_json
 from atoll.cli.progress import progress_shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from atoll.cli.lazy import Command
+from atoll.cli.lazy_commands import Command
 from atoll.cli.limit_options import held_shown
 from atoll.cli.options import complete_sandbox, json_option
 from atoll.cli.output import show_json

@@ -10,7 +10,7 @@ import msgspec
 
 from atoll import Quotas, Teams
 from atoll.cli.batch import for_each
-from atoll.cli.lazy import Group
+from atoll.cli.lazy_commands import Group
 from atoll.cli.network import CeilingParameter, network_shown
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json

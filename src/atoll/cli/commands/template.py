@@ -10,7 +10,7 @@ import click
 
 from atoll import Templates
 from atoll.cli.batch import for_each
-from atoll.cli.lazy import Group
+from atoll.cli.lazy_commands import Group
 from atoll.cli.leases import Length
 from atoll.cli.limit_options import limit_options, limits
 from atoll.cli.options import complete_sandbox, json_option, pairs_option

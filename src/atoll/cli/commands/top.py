@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from atoll.cli.lazy import Command
+from atoll.cli.lazy_commands import Command
 from atoll.cli.options import json_option
 from atoll.cli.usage import watch
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 import click
 
 from atoll import Sandbox, Supervisor
-from atoll.cli.lazy import Command
+from atoll.cli.lazy_commands import Command
 from atoll.cli.options import complete_sandbox, json_option
 from atoll.cli.output import note, show_json
 from atoll.cli.sandboxes import change, names_of_sandboxes
