@@ -87,3 +87,21 @@ def test_the_sentry_knows_the_limits_before_there_is_a_guest() -> None:
     growth = DiskGrowth(size_bytes=-4096, files=1)
     left = {"Limited": True, "Bytes": -4096, "Inodes": 1}
     assert told(limits=Limits(disk_mib=2, files=70), growth=growth) == {**disk, "DiskLeft": left}
+
+
+@pytest.mark.parametrize(
+    ("read_ahead", "earlier_pages", "after_ms", "touched"),
+    [
+        (True, None, "300", "false"),
+        (True, Path("/pages-m1"), "-1", "true"),
+        (False, None, "-1", "false"),
+        (False, Path("/pages-m1"), "-1", "false"),
+    ],
+)
+def test_the_sentry_reads_ahead_all_pages_or_the_touched_ones_or_none(
+    read_ahead: bool, earlier_pages: Path | None, after_ms: str, touched: str
+) -> None:
+    plan = msgspec.structs.replace(PLAN, read_ahead=read_ahead, earlier_pages=earlier_pages)
+    annotations = bundle_spec(plan)["annotations"]
+    assert annotations["atoll.read-ahead-after-ms"] == after_ms
+    assert annotations["atoll.read-touched"] == touched

@@ -14,19 +14,13 @@ import msgspec
 
 from atoll.engines.base import Bind, MachinePlan, PrestartPlan
 from atoll.engines.gvisor.limiting import guest_limits
+from atoll.engines.gvisor.read_ahead import read_ahead_annotations
 from atoll.types.internal import from_json
 
-# atoll's own annotation, see native/patches/lazy-pages. A guest that has just been restored needs the
-# processors for its first answer.
-_READ_AHEAD = "atoll.read-ahead-after-ms"
+# atoll's own annotation, see native/patches/lazy-pages.
 _PAGES_GROW = "atoll.pages-grow"
 # Later checkpoints refer to the files of the restored checkpoint, see native/patches/earlier-pages.
 _REFERS = "atoll.refers"
-# The sentry reads ahead the pages that the last wake waited for, see
-# native/patches/earlier-pages/touched-pages.
-_READ_TOUCHED = "atoll.read-touched"
-_READ_AHEAD_MS = 300
-_NEVER = -1
 # The sentry gets this before there is a guest, see native/patches/limits.
 _LIMITS = "atoll.limits"
 # Only atoll reads it.
@@ -111,13 +105,10 @@ def _bind(bind: Bind) -> dict[str, Any]:
 
 
 def _annotations(plan: MachinePlan) -> dict[str, str]:
-    refers = plan.earlier_pages is not None
     return {
-        # Pages that are not read now need no comparison later.
-        _READ_AHEAD: str(_READ_AHEAD_MS if plan.read_ahead and not refers else _NEVER),
-        _READ_TOUCHED: str(plan.read_ahead and refers).lower(),
         _PAGES_GROW: str(plan.being_written).lower(),
-        _REFERS: str(refers).lower(),
+        _REFERS: str(plan.earlier_pages is not None).lower(),
+        **read_ahead_annotations(plan),
     }
 
 
