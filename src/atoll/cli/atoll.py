@@ -23,11 +23,11 @@ SECTIONS = {
         "ls": "List sandboxes.",
         "info": "Show everything about one sandbox.",
         "service": "Add, list, stop and remove programs that a sandbox keeps running.",
-        "logs": "Show what a sandbox logged.",
+        "logs": "Show the log of a sandbox.",
         "stats": "Show what sandboxes use.",
-        "top": "Show what all sandboxes use, again and again.",
+        "top": "Show what all sandboxes use, every two seconds.",
         "limits": "Change what a sandbox may use.",
-        "keep-awake": "Have an idle sandbox stay awake for a while.",
+        "keep-awake": "Keep an idle sandbox awake for a while.",
         "lease": "Set how long a sandbox may run.",
         "kill": "End sandboxes and erase them.",
     },
@@ -38,12 +38,12 @@ SECTIONS = {
         "fork": "Create running copies of a sandbox.",
         "snapshot": "Create, list and delete snapshots.",
         "diff": "Show which files of two sandboxes differ.",
-        "promote": "Have a sandbox go on from a fork's state.",
+        "promote": "Continue a sandbox from a fork's state.",
         "rollback": "Roll a sandbox back to a snapshot.",
         "eval": "Compare strategies, each in a fork of one state.",
     },
-    "What they may reach": {
-        "policy": "Set what a sandbox may reach, test it, and see what was decided.",
+    "Network and secrets": {
+        "policy": "Set and test what a sandbox may reach, and show the decisions.",
         "asks": "Show which acts of sandboxes wait for an answer.",
         "approve": "Let an act go on that waits for an answer.",
         "deny": "Refuse an act that waits for an answer.",
@@ -51,7 +51,7 @@ SECTIONS = {
         "unplug": "Cut sandboxes off and freeze them.",
         "replug": "Give unplugged sandboxes their network back.",
     },
-    "What they start from, and storage": {
+    "Images, templates and volumes": {
         "image": "List, build and delete images.",
         "template": "Build, list and delete templates.",
         "volume": "Create, change, list and delete volumes.",
@@ -65,14 +65,14 @@ SECTIONS = {
         "key": "Create, list and revoke API keys.",
     },
     "This machine": {
-        "audit": "Show what was done and by whom, and check the log of it.",
+        "audit": "Show who did what, and check the log.",
         "doctor": "Find what keeps sandboxes from running here.",
-        "du": "Show what everything uses on the disk.",
+        "du": "Show how much disk everything uses.",
         "gc": "Show and remove what a crash left behind.",
-        "upgrade": "Show what another engine made than the one now.",
+        "upgrade": "Show which sandboxes and snapshots need another engine.",
         "fsck": "Check everything that is stored, and repair it.",
-        "drain": "Put everything to sleep before a reboot.",
-        "undrain": "Wake after a reboot what ran before.",
+        "drain": "Suspend all sandboxes before a reboot.",
+        "undrain": "After a reboot, wake the sandboxes that ran before.",
         "stop": "Suspend everything and stop the supervisor.",
         "docs": "Show a page of the documentation, or list them.",
         "completion": "Print the completion script of a shell.",
@@ -85,7 +85,7 @@ GREETING = f"""atoll {__version__}: whole computers that remember, for AI agents
   atoll run -- python3 -c 'print(6 * 7)'   run a program in a new sandbox
   atoll create --name work                 make one that stays; `atoll shell work` opens it
 
-`atoll --help` lists all commands, `atoll COMMAND --help` shows an example of each, `atoll docs` the guide."""
+`atoll --help` lists all commands, `atoll COMMAND --help` shows examples, and `atoll docs` shows the guide."""
 
 
 @click.group(

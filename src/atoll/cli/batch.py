@@ -25,7 +25,7 @@ def for_each(
 ) -> None:
     """Do something for each name. A failure does not stop the others, but makes the exit code 125.
 
-    All that succeeded is silent. If something failed, it is told what was done.
+    A name that succeeds prints nothing. If one failed, a line lists those that succeeded.
 
     Args:
         names: The names; a repeated one is used once.

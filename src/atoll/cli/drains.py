@@ -1,4 +1,4 @@
-"""Shows the results of draining a home and of ending that."""
+"""Shows the results of ``atoll drain`` and ``atoll undrain``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from atoll.errors import AtollError
 
 
 def names_of(ids: Mapping[str, object]) -> dict[str, str]:
-    """Return the names of sandboxes; those without one are left out."""
+    """Return the names of sandboxes by id, ``-`` for none. A sandbox that is gone is left out."""
     found = {}
     for id_ in ids:
         try:
@@ -23,7 +23,7 @@ def names_of(ids: Mapping[str, object]) -> dict[str, str]:
 
 
 def show(text: str, failed: Mapping[str, str], names: Mapping[str, str]) -> None:
-    """Print a line, and below it what failed and why."""
+    """Print a line, and below it the sandboxes that failed and why."""
     click.echo(plain(text))
     if failed:
         rows = [[id_, names.get(id_, "-"), why] for id_, why in failed.items()]

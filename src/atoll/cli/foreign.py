@@ -73,7 +73,7 @@ COMMANDS: Mapping[str, str] = {
     "volumes": "`atoll volume ls` lists volumes",
     "wake": "`atoll resume NAME` wakes it; any use does that too",
 }
-"""What others name a command, and what to type instead."""
+"""The names that other tools give to commands, and what to type instead."""
 
 _INPUT = "standard input is passed on anyway; for a terminal, give -t"
 _DOCKERFILE = (
@@ -137,7 +137,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
     "team create": {"--timeout": "the longest lease is --lease"},
     "team set": {"--timeout": "the longest lease is --lease"},
 }
-"""By command: what others name an option, and what to give instead."""
+"""By command: the names that other tools give to options, and what to give instead."""
 
 EXTRA: Mapping[str, str] = {
     "create": "give the name with --name, the image with --image; `atoll run` runs a program",
@@ -148,25 +148,25 @@ EXTRA: Mapping[str, str] = {
     "stop": "`atoll suspend NAME` puts one sandbox to sleep, `atoll kill NAME` ends it",
     "template build": "give the template's name with --name",
 }
-"""By command: where an argument belongs that it does not take."""
+"""By command: what to give instead of an argument that the command does not take."""
 
 MISSING: Mapping[str, str] = {
     "run": "give a program, such as `atoll run sh`; `atoll create --start` runs the image's own",
 }
-"""By command: what to give where an argument is missing."""
+"""By command: what to give if an argument is missing."""
 
 _UNEXPECTED = "Got unexpected extra argument"
 
 
 def foreign_command(name: str, known: Iterable[str]) -> str:
-    """Return what is said of a command that atoll does not have."""
+    """Return the error text for a command that atoll does not have."""
     close = get_close_matches(name, list(known), 1)
     ours = COMMANDS.get(name) or (f"did you mean `atoll {close[0]}`?" if close else None)
     return f"no such command {name!r}{f': {ours}' if ours else ''}"
 
 
 def in_our_words(error: click.UsageError, command: str) -> click.UsageError:
-    """Return an error with atoll's word for what was given, if there is one.
+    """Return an error with atoll's own word for the given one, if there is one.
 
     Args:
         error: What click says.

@@ -12,7 +12,10 @@ from atoll.types import Limits
 
 
 def note_beyond_host(limits: Limits) -> None:
-    """Print a note for each limit that is more than this host has. Of a server's host nothing is known here."""
+    """Print a note for each limit that is more than this host has.
+
+    The size of a server's host is unknown here.
+    """
     if (limits.memory_mib is None and limits.vcpus is None) or not sys.platform.startswith("linux"):
         return
     from atoll.host import read_memory
@@ -25,11 +28,11 @@ def note_beyond_host(limits: Limits) -> None:
 
 
 def beyond_host(limits: Limits, memory_bytes: int, processors: int) -> Iterator[str]:
-    """Return what there is to say of limits on a host with that much memory and that many processors."""
+    """Return the notes on limits for a host with this much memory and this many processors."""
     if limits.memory_mib is not None and limits.memory_mib << 20 > memory_bytes:
         yield (
             f"--memory {size(limits.memory_mib << 20)}: this host has {size(memory_bytes)}, and the sandbox gets "
-            "at most what is free of it"
+            "at most the free part"
         )
     if limits.vcpus is not None and limits.vcpus > processors:
         has = "1 processor" if processors == 1 else f"{processors} processors"

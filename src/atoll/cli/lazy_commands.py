@@ -86,7 +86,7 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that the arguments name. If there is none, ``--json`` has the error shown as JSON."""
+        """Find the command that the arguments name. If there is none, ``--json`` shows the error as JSON."""
         try:
             return self.named_command(ctx, args)
         except click.UsageError as error:
@@ -104,7 +104,7 @@ class LazyGroup(Group):
 
     Args:
         package: The package with the commands: command ``x`` is ``command`` in the module ``PACKAGE.x``.
-        sections: First line of help by name, by the title under which the help lists them.
+        sections: By title in the help, the first line of help of each command by name.
         greeting: What is printed without arguments.
     """
 
@@ -139,7 +139,7 @@ class LazyGroup(Group):
     def named_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that the arguments name. A name from elsewhere is answered with atoll's own."""
+        """Find the command that the arguments name. For another tool's name, the error gives atoll's own."""
         if not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in self._names:
             raise click.UsageError(foreign_command(args[0], self.list_commands(ctx)), ctx)
         return super().named_command(ctx, args)

@@ -57,14 +57,14 @@ _IDLE_OPTIONS = (
         "idle_suspend_s",
         type=Length(off_s=0.0),
         metavar="LENGTH",
-        help="Suspend it when it has been idle for so long, like 10m; default: the home's, or never.",
+        help="Suspend it when it has been idle for this long, like 10m; default: the home's, or never.",
     ),
     click.option(
         "--idle-pause",
         "idle_pause_s",
         type=Length(off_s=0.0),
         metavar="LENGTH",
-        help="Pause it when it has been idle for so long, like 30s; any use thaws it.",
+        help="Pause it when it has been idle for this long, like 30s; any use thaws it.",
     ),
 )
 
@@ -75,7 +75,7 @@ def lifecycle_options(command: F) -> F:
         click.option(
             "--auto-recover/--no-auto-recover",
             default=None,
-            help="After a crash, do what --on-crash says at once; default: only with --snapshot-every.",
+            help="Recover at once after a crash, as --on-crash says; default: only with --snapshot-every.",
         ),
         click.option(
             "--snapshots-kept",
@@ -83,14 +83,14 @@ def lifecycle_options(command: F) -> F:
             default=3,
             show_default=True,
             metavar="N",
-            help="How many of the newest of these are kept, besides one an hour and one a day.",
+            help="How many of the newest automatic snapshots to keep, besides one an hour and one a day.",
         ),
         click.option(
             "--snapshot-every",
             "snapshot_every_s",
             type=Length(least_s=1),
             metavar="LENGTH",
-            help="Make snapshots by itself this far apart, like 5m, while something changes; default: none.",
+            help="Make a snapshot automatically this often, like 5m, while something changes; default: never.",
         ),
         *_IDLE_OPTIONS,
         click.option("--no-auto-resume", is_flag=True, help="Once it sleeps, only `atoll resume` wakes it."),

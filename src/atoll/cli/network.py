@@ -21,7 +21,7 @@ class NetworkParameter(click.ParamType):  # type: ignore[type-arg] # generic onl
     name = "policy"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> EgressPolicy:
-        """Return the policy. What is no preset is a file."""
+        """Return the policy. A value that is no preset is a file."""
         if isinstance(value, Policy) or value in get_args(Preset):
             network: EgressPolicy = value
             return network
@@ -40,7 +40,7 @@ class NetworkParameter(click.ParamType):  # type: ignore[type-arg] # generic onl
 
 
 class CeilingParameter(click.ParamType):  # type: ignore[type-arg] # generic only in its newest stubs
-    """What a team's sandboxes reach at most: as ``NetworkParameter``, or ``off``."""
+    """The most that a team's sandboxes may reach: as ``NetworkParameter``, or ``off``."""
 
     name = "policy"
 
@@ -52,7 +52,7 @@ class CeilingParameter(click.ParamType):  # type: ignore[type-arg] # generic onl
 
 
 def network_shown(network: EgressPolicy) -> str:
-    """A policy in a few words."""
+    """Describe a policy in a few words."""
     if not isinstance(network, Policy):
         return network
     count = len(network.rules)
@@ -61,12 +61,12 @@ def network_shown(network: EgressPolicy) -> str:
 
 
 def policy_text(policy: Policy) -> str:
-    """A policy as TOML that a command takes again: one without any rule says so."""
+    """Return a policy as TOML that commands accept. A policy without rules says so."""
     return to_toml(policy) or "rules = []\n"
 
 
 def registries_shown(registries: Mapping[str, Sequence[str]]) -> str:
-    """What ``packages`` allows, as comments: the hosts by client, and how to add one."""
+    """Return the hosts that ``packages`` allows, by client, and how to add one, as comments."""
     width = max(map(len, registries), default=0)
     lines = ["GET and HEAD at the registries that the package clients on the host use:"]
     for client, hosts in registries.items():
@@ -79,7 +79,7 @@ def registries_shown(registries: Mapping[str, Sequence[str]]) -> str:
 
 
 def verdict_line(verdict: EgressVerdict) -> str:
-    """What a request would get, as a line."""
+    """Describe the verdict on a request in one line."""
     rule = "" if verdict.rule is None else f" by rule {verdict.rule + 1}"
     passes = " (observed only: it passes)" if verdict.observed else ""
     reason = f": {verdict.reason}" if verdict.reason else ""
@@ -88,7 +88,7 @@ def verdict_line(verdict: EgressVerdict) -> str:
 
 
 def decision_line(decision: EgressDecision) -> str:
-    """A decision as a line: time, what was decided, where, and why."""
+    """Describe a decision in one line: time, verdict, destination and reason."""
     moment = time.strftime("%H:%M:%S", time.localtime(decision.at))
     action = "would deny" if decision.observed else decision.action
     where = decision.host if not decision.port else f"{decision.host}:{decision.port}"

@@ -137,7 +137,7 @@ def spec_options(command: F) -> F:
             "within_s",
             type=Length(off=False, least_s=0.001),
             metavar="LENGTH",
-            help="Give up after this time, a pull or build of the image included, and leave no sandbox.",
+            help="Give up after this time, including a pull or build of the image, and leave no sandbox.",
         ),
         click.option(
             "--network",
@@ -158,8 +158,8 @@ def spec_options(command: F) -> F:
             "--ports",
             type=click.Choice(["open", "closed"]),
             default="open",
-            help="Whether `atoll serve` lets everybody reach its ports who knows its id, or only who has its "
-            "traffic token or a signed link; default: open.",
+            help="Who reaches its ports through `atoll serve`: open is everybody who knows its id, closed only "
+            "a client with its traffic token or a signed link; default: open.",
         ),
         pairs_option("--metadata", text="Label to filter lists by; repeatable."),
         click.option("--from-snapshot", metavar="SNAPSHOT", help="Restore this snapshot, memory and disk."),

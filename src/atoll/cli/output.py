@@ -18,7 +18,7 @@ def show_json(value: Any) -> None:
 
 
 def show_json_line(value: Any) -> None:
-    """Print one of several values, which come one by one, as JSON on a line of its own."""
+    """Print one value of several as JSON on its own line."""
     click.echo(_safe(msgspec.json.encode(value)))
 
 

@@ -12,7 +12,7 @@ import atoll
 from atoll.errors import HostError, NotFoundError
 
 SECTIONS = ("guide", "reference", "cookbook", "coming-from", "design")
-"""The directories of pages. Where two have a page of the same name, the first one's is meant."""
+"""The directories of pages. If two have a page of the same name, the name means the first one's."""
 
 _COMMENT = re.compile(r"^<!--.*?-->\n", re.MULTILINE | re.DOTALL)
 _MOST_MENTIONS = 8
@@ -106,7 +106,7 @@ def _count(words: Sequence[str], line: str) -> int:
 
 
 def names_of(every: Sequence[Page]) -> dict[str, str]:
-    """Return what finds each page, by its topic: its name, or its topic if an earlier page has that name."""
+    """Return by topic what finds each page: its name, or its topic if an earlier page has the name."""
     names, seen = {}, set[str]()
     for page in every:
         names[page.topic] = page.topic if page.name in seen else page.name
@@ -118,7 +118,7 @@ def page_of(topic: str) -> Page:
     """Return the page of a topic: its name, with or without the directory.
 
     Raises:
-        NotFoundError: There is none. The hint says which come close, or mention it.
+        NotFoundError: There is none. The hint names pages with a similar name or with this word.
     """
     every = pages()
     wanted = topic.strip("/").removesuffix(".md").removeprefix("docs/").lower()

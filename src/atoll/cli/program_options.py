@@ -1,4 +1,4 @@
-"""What the command line says of a program, and what its user is told of its end."""
+"""The options of a program, its exit code, and the note on its end."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def code_of(result: ExecResult) -> int:
 
 
 def stdin_is_input() -> bool:
-    """Whether there is something to pass on: neither a terminal, nor /dev/null, nor closed."""
+    """Whether standard input is something to pass on: no terminal, not /dev/null, and not closed."""
     try:
         kind = os.fstat(0)
     except OSError:

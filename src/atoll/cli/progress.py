@@ -21,7 +21,7 @@ Report = Callable[[Progress], None]
 
 @contextmanager
 def progress_shown() -> Iterator[Report]:
-    """Give a function that shows each report it is called with. Nothing is loaded before the first one.
+    """Give a function that shows each report it is called with. Nothing is loaded before the first report.
 
     With ``ATOLL_PROGRESS=off`` it shows nothing.
     """
@@ -36,7 +36,7 @@ def progress_shown() -> Iterator[Report]:
 
 
 class _Way:
-    """How far a whole task has come, and its heading. It never goes back while its reports say how far that is."""
+    """The progress of a whole task, and its heading. A share of the whole never goes back."""
 
     def __init__(self) -> None:
         self._whole: float | None = None

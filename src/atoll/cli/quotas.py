@@ -63,7 +63,7 @@ _OPTIONS: tuple[tuple[str, str, click.ParamType, str, str], ...] = (  # type: ig
         "idle_s",
         _MostLength(least_s=1),
         "LENGTH",
-        "The longest that a sandbox is idle and not suspended.",
+        "The longest that a sandbox may be idle without being suspended.",
     ),
     ("--requests", "requests_s", _AMOUNT, "N", "Requests per second to a server."),
 )

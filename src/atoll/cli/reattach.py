@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def reattach_hint(sandbox: Sandbox, program: int | str) -> Iterator[None]:
-    """Add the command that returns to a program, by its pid or service, to an error that leaves it running."""
+    """To an error that leaves a program running, add the command that attaches to it again."""
     try:
         yield
     except (StateError, DeadlineError, AgentError) as error:

@@ -31,7 +31,7 @@ def change(refs: Sequence[str], action: Callable[[Sandbox], Any], *, as_json: bo
 def killed_if_stopped() -> Iterator[list[Sandbox]]:
     """Give a list for new sandboxes.
 
-    They are killed if Ctrl-C or a signal comes before the user is told of them.
+    Ctrl-C or a signal kills them if the user has not been told of them yet.
     """
     made: list[Sandbox] = []
     try:
@@ -44,7 +44,7 @@ def killed_if_stopped() -> Iterator[list[Sandbox]]:
 
 
 def names_of_sandboxes() -> dict[str, str]:
-    """Return what users call the sandboxes, by id; of those without a name their id."""
+    """Return the names of sandboxes by id. A sandbox without a name is called by its id."""
     return {info.sandbox_id: info.name or info.sandbox_id for info in Sandbox.list()}
 
 

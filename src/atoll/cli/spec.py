@@ -16,7 +16,7 @@ def pairs(given: Iterable[tuple[str, str]]) -> Mapping[str, str]:
 
 
 def wanted(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments for ``Sandbox.create``, except how long it may run and how it is waited for.
+    """Return the arguments for ``Sandbox.create``, except the lifecycle and the wait.
 
     Raises:
         InvalidSpecError: More than one thing to start from is given.

@@ -31,7 +31,7 @@ _OTHER_SIZE_S = 0.15
 
 
 def need_terminals(otherwise: str) -> None:
-    """Refuse what needs the terminals of Unix on a machine that has others.
+    """Refuse a command that needs terminals of Unix, on Windows.
 
     Raises:
         UnsupportedError: This is Windows. ``otherwise`` says what works there.
@@ -72,7 +72,7 @@ def attached(sandbox: Sandbox, pid: int, *, keys: DetachKeys, watch_only: bool) 
                 held.enter_context(_resizes(terminal))
                 # before any key is sent, because a program may answer a key by asking for the size
                 time.sleep(_OTHER_SIZE_S)
-                # the program has ended, but its last output must still be shown
+                # if the program has ended, its last output must still be shown
                 with suppress(ProcessNotFoundError):
                     terminal.resize(_size())
                 held.enter_context(_keys(terminal, keys))

@@ -23,7 +23,7 @@ _AGAIN = "\x1b[H\x1b[2J"
 
 
 def used_by(sandboxes: Sequence[str]) -> Used:
-    """Ask what sandboxes use; without names, all. When all are asked, one killed meanwhile is left out.
+    """Return what the named sandboxes use, or all. Without names, a sandbox killed meanwhile is left out.
 
     Raises:
         SandboxNotFoundError: One that was named is not there.
@@ -36,7 +36,7 @@ def used_by(sandboxes: Sequence[str]) -> Used:
 
 
 def shares(before: Used, now: Used, passed_s: float) -> dict[str, float]:
-    """Return how many percent of one processor each used between two looks, of those that tell."""
+    """Return each sandbox's use of one processor between two looks, in percent, if known."""
     found = {}
     for ref, stats in now.items():
         earlier = before[ref].cpu_s if ref in before else None
@@ -59,7 +59,7 @@ def host_shown() -> str:
 
 
 def shown(used: Used, cpu: Mapping[str, float] | None = None) -> str:
-    """Return a table: the processor time in all, or with ``cpu`` its percent of one processor now."""
+    """Return a table. CPU is the processor time in all, or with ``cpu`` the percent of one processor now."""
     return table(_HEAD, [_row(ref, stats, cpu) for ref, stats in used.items()])
 
 

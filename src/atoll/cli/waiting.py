@@ -21,7 +21,8 @@ def wait_while_it_lives(sandbox: Living, ref: str, port: int, *, every_s: float 
     """Wait until Ctrl-C, a signal or the sandbox's end ends this process.
 
     Args:
-        sandbox: It is asked again and again. An error that may pass, as of a supervisor that starts, does not count.
+        sandbox: It is asked again and again. A passing error, like that of a starting supervisor, does not
+            count.
         ref: How the user calls it.
         port: The port of it that is forwarded.
         every_s: Seconds between two looks.

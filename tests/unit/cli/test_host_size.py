@@ -13,7 +13,7 @@ def test_limits_that_the_host_has_are_not_noted() -> None:
 
 def test_more_than_the_host_has_is_noted_with_what_it_has() -> None:
     assert list(beyond_host(Limits(memory_mib=100 << 10, vcpus=99), 24 * GIB, 2)) == [
-        "--memory 100.0 GiB: this host has 24.0 GiB, and the sandbox gets at most what is free of it",
+        "--memory 100.0 GiB: this host has 24.0 GiB, and the sandbox gets at most the free part",
         "--cpus 99: this host has 2 processors, and the sandbox gets at most that",
     ]
     assert "1 processor," in next(beyond_host(Limits(vcpus=1.5), 24 * GIB, 1))

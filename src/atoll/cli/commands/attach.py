@@ -64,7 +64,7 @@ def command(
     keys: bytes,
     as_json: bool,
 ) -> None:
-    r"""Attach to a running program in a sandbox, started by shell, exec, the SDK or an E2B client, or to a service.
+    r"""Attach to a service, or to a running program that shell, exec, the SDK or an E2B client started.
 
     Without PID, this attaches to the only program with a terminal. If there are several, or none, it lists
     the running programs. A sleeping sandbox wakes. The program's recent output is shown first, and its exit

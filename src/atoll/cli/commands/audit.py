@@ -21,7 +21,7 @@ _NEWEST = 20
 
 @click.group(name="audit", cls=Group)
 def command() -> None:
-    """Show what was done in this home and by whom, and check that nobody has changed the log of it."""
+    """Show who did what in this home, and check that nobody has changed the log."""
 
 
 @command.command(name="tail")

@@ -21,7 +21,9 @@ _MARKS = {"added": "+", "removed": "-", "changed": "~"}
 @click.option("--path", "paths", metavar="PATH", multiple=True, help="Look only at this file or directory.")
 @json_option
 def command(sandbox: str, base: str, paths: tuple[str, ...], as_json: bool) -> None:
-    r"""Show which files of a sandbox differ from those of another one, or of a snapshot. This wakes nobody.
+    r"""Show which files of a sandbox differ from those of another sandbox or of a snapshot.
+
+    This wakes no sandbox.
 
     + is in SANDBOX only, - in BASE only, ~ differs. Times do not count.
 

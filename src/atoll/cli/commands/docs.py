@@ -34,7 +34,7 @@ def command(
 ) -> None:
     r"""Show a page of the documentation, which comes with atoll. Without TOPIC, list the pages.
 
-    Where the output is no terminal, a page is printed in Markdown. A search without a result exits with 1.
+    If the output is no terminal, it prints a page in Markdown. A search without a result exits with 1.
 
     \b
     Example:

@@ -23,15 +23,15 @@ from atoll.exit_codes import code_of_answer
     metavar="LENGTH",
     help="How long to wait, for example 5m; without this, until everything sleeps.",
 )
-@click.option("--status", is_flag=True, help="Only tell whether this home is drained.")
+@click.option("--status", is_flag=True, help="Only print whether this home is drained.")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, timeout_s: float | None, status: bool, as_json: bool) -> None:
     r"""Suspend every sandbox, and let none start or wake until `atoll undrain`.
 
-    This is for a reboot: it stays so when the host comes back. Calls that would start or wake a sandbox fail
-    meanwhile with an error that says so and that they may be repeated. The exit code is 1 if a sandbox could
-    not be suspended: it runs on.
+    This is for a reboot, and a reboot does not end it. Meanwhile, calls that would start or wake a sandbox
+    fail; the error says that the call may succeed later. The exit code is 1 if a sandbox could not be
+    suspended and still runs.
 
     \b
     Example:

@@ -18,9 +18,9 @@ from atoll.types import DiskReport, DiskUse
 def command(team: str | None, as_json: bool) -> None:
     r"""Show what sandboxes, snapshots, images, templates, volumes and teams use on the disk.
 
-    OWN is what erasing this one thing frees. SHARED is used by others too, such as a layer of a disk on which
-    several sandboxes stand. The image below a sandbox is counted with the image, and a snapshot of a build
-    with its template. Nothing is woken.
+    OWN is the space that erasing this one thing frees. SHARED is the space that others use too, such as a
+    layer below the disks of several sandboxes. The image below a sandbox counts with the image, and a build's
+    snapshot with its template. This wakes no sandbox.
 
     \b
     Example:

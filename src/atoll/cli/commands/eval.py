@@ -45,7 +45,9 @@ def command() -> None:
 @click.argument("file", type=_FILE)
 @click.option("--state", metavar="SNAPSHOT", help="Begin from this snapshot instead.")
 @click.option("--at-once", type=click.IntRange(min=1), help="How many forks exist at a time.")
-@click.option("--journal", metavar="FILE", type=_NEW_FILE, help="Write each row there, and go on from it.")
+@click.option(
+    "--journal", metavar="FILE", type=_NEW_FILE, help="Write each row to this file, and continue from it."
+)
 @_outputs
 def run_evaluation(
     file: Path,
@@ -58,7 +60,7 @@ def run_evaluation(
 ) -> None:
     r"""Run the evaluation that a Python file names `evaluation`, and print what each strategy achieved.
 
-    With --journal, the same command goes on where it stopped, also after kill -9.
+    With --journal, the same command continues where it stopped, even after kill -9.
 
     \b
     Example:
@@ -125,7 +127,7 @@ def _write(results: Results, csv: Path | None, html: Path | None) -> None:
 
 
 def _loaded(file: Path) -> Evaluation:
-    """Return what a Python file names ``evaluation``. It may import what lies beside it."""
+    """Return the ``evaluation`` of a Python file. The file may import modules beside it."""
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
         raise InvalidSpecError(f"{file} is no Python file", hint="give a file whose name ends in .py")
@@ -135,6 +137,7 @@ def _loaded(file: Path) -> Evaluation:
     found = getattr(module, "evaluation", None)
     if not isinstance(found, Evaluation):
         raise InvalidSpecError(
-            f"{file} names no evaluation", hint="let it say `evaluation = Evaluation(…)`, without running it"
+            f"{file} names no evaluation",
+            hint="let it define `evaluation = Evaluation(…)`, without running it",
         )
     return found

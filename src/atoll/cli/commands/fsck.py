@@ -21,8 +21,8 @@ from atoll.types import VerifiedPart, VerifyReport
 def command(ctx: click.Context, repair: bool, as_json: bool) -> None:
     r"""Check everything that is stored: memories, layers, images, and the records of all of it.
 
-    All of it is read from the disk, and everything keeps running. What is damaged is listed with what needs
-    it. --repair removes nothing. The exit code is 0 if nothing is lost, else 1.
+    This reads all of it from the disk, while everything keeps running. It lists each damaged part with
+    everything that needs it. --repair removes nothing. The exit code is 0 if nothing is lost, else 1.
 
     \b
     Example:

@@ -81,7 +81,7 @@ def delete_images(names: tuple[str, ...], as_json: bool) -> None:
 def pull_image(reference: str, as_json: bool) -> None:
     r"""Pull an image as its registry has it now, and print the name that always means this version.
 
-    Credentials come from the host's Docker configuration. What was received before an interruption is kept.
+    Credentials come from the host's Docker configuration. An interrupted pull keeps what it has received.
 
     \b
     Example:

@@ -79,7 +79,10 @@ def _names_in(info: SandboxInfo) -> dict[str, str]:
 
 
 def lines_of(info: SandboxInfo, names: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return what is known of a sandbox, as lines. Volumes and snapshots are called by their ``names``, by id."""
+    """Return everything about a sandbox, as lines.
+
+    ``names`` has the names of volumes and snapshots, by id.
+    """
     lines = [
         ("name", info.name or "-"),
         ("id", info.sandbox_id),
@@ -106,7 +109,7 @@ def lines_of(info: SandboxInfo, names: Mapping[str, str]) -> list[tuple[str, str
     every_s, failed = info.lifecycle.snapshot_every_s, info.snapshot_failed
     if every_s is not None:
         told = f"; none at {moment(failed.at)}: {failed.reason}" if failed else ""
-        lines.append(("snapshots", f"by itself every {every_s:g} s while something changes{told}"))
+        lines.append(("snapshots", f"automatically every {every_s:g} s while something changes{told}"))
     if info.recovered is not None:
         lines.append(("recovered", f"{moment(info.recovered.at)}: {info.recovered}"))
     lines += [("service", _service(each)) for each in info.services]

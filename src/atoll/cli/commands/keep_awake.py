@@ -16,9 +16,10 @@ from atoll.cli.sandboxes import held
 @click.argument("length", metavar="LENGTH", type=Length())
 @json_option
 def command(sandbox: str, length: float | None, as_json: bool) -> None:
-    r"""Have a sandbox count as active for LENGTH: 90s, 10m, 2h; off ends that.
+    r"""Let a sandbox count as active for LENGTH: 90s, 10m, 2h; off ends that.
 
-    It matters to sandboxes that sleep when they are idle (--idle-pause, --idle-suspend). A lease ends as before.
+    This matters for sandboxes that sleep when they are idle (--idle-pause, --idle-suspend). A lease ends as
+    before.
 
     \b
     Example:

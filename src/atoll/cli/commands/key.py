@@ -23,7 +23,7 @@ def command() -> None:
 
 @command.command(name="create")
 @click.argument("team")
-@click.option("--name", required=True, metavar="NAME", help="Name by which people recognize the key.")
+@click.option("--name", required=True, metavar="NAME", help="Name of the key, for people.")
 @click.option(
     "--expires",
     "expires_in_s",

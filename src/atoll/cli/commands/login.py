@@ -22,12 +22,16 @@ _KEY_BYTES = 4096
     "--key-file", type=click.Path(path_type=Path), metavar="FILE", help="A file with the key; default: ask."
 )
 @click.option(
-    "--ca", type=click.Path(path_type=Path), metavar="FILE", help="The authority of its certificate."
+    "--ca",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File with the authority of the server's certificate.",
 )
 @json_option
 def command(url: str, key_file: Path | None, ca: Path | None, as_json: bool) -> None:
-    r"""Use the sandboxes of a server from now on. The key is asked for, or read from standard input, and
-    stored for this user alone.
+    r"""Use the sandboxes of a server from now on.
+
+    This asks for the key, or reads it from standard input, and stores it for this user alone.
 
     \b
     Example:

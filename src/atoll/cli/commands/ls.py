@@ -53,7 +53,7 @@ def command(
 
 
 def _state(info: SandboxInfo) -> str:
-    """Return a sandbox's state, whether it is cut off, hangs, is left behind, or without its memory from a crash."""
+    """Return a sandbox's state, and whether it is unplugged, hangs, ends soon, or lost its memory in a crash."""
     if info.unplugged is not None:
         return f"{info.state}, unplugged"
     if info.unresponsive_since is not None:

@@ -23,7 +23,7 @@ from atoll.types import EgressPolicy, Policy
 
 @click.group(name="policy", cls=Group)
 def command() -> None:
-    """Set what a sandbox may reach, test it, and see what was decided."""
+    """Set and test what a sandbox may reach, and show the decisions."""
 
 
 @command.command(name="show")
@@ -59,7 +59,7 @@ def show_policy(sandbox: str, as_json: bool) -> None:
 @click.argument("network", metavar="POLICY", type=NetworkParameter())
 @json_option
 def set_policy(sandbox: str, network: EgressPolicy, as_json: bool) -> None:
-    r"""Change what a sandbox may reach, at once, also for connections that are open. This does not wake it.
+    r"""Change what a sandbox may reach, at once, also on open connections. This does not wake it.
 
     POLICY is internet, packages, web-read-only, none, or a file in TOML or JSON.
 
@@ -122,7 +122,9 @@ def test_policy(
 @click.option("-f", "--follow", is_flag=True, help="Continue with new decisions until the sandbox is killed.")
 @json_option
 def show_decisions(sandbox: str, follow: bool, as_json: bool) -> None:
-    r"""Show what was decided about a sandbox's connections, names and requests. --json is a line for each.
+    r"""Show what was decided about a sandbox's connections, names and requests.
+
+    --json prints a line for each.
 
     \b
     Example:
@@ -142,7 +144,7 @@ def show_decisions(sandbox: str, follow: bool, as_json: bool) -> None:
 def suggest_policy(sandbox: str, as_json: bool) -> None:
     r"""Print the smallest policy that covers what a sandbox has reached, as TOML for a person to read.
 
-    Let it work under a policy with mode = "observe" first.
+    Let the sandbox work under a policy with mode = "observe" first.
 
     \b
     Example:

@@ -14,13 +14,13 @@ from atoll.cli.sandboxes import held
 @click.command(name="promote", cls=Command)
 @sandbox_argument
 @click.argument("fork", metavar="FORK")
-@click.option("--keep-as", metavar="NAME", help="Name of the snapshot that keeps what the sandbox was.")
+@click.option("--keep-as", metavar="NAME", help="Name of the snapshot that keeps the sandbox's old state.")
 @json_option
 def command(sandbox: str, fork: str, keep_as: str | None, as_json: bool) -> None:
-    r"""Have a sandbox go on from the memory and disk of a fork, which ends.
+    r"""Continue a sandbox from the memory and disk of a fork, which ends.
 
-    The sandbox keeps its id, name, addresses, policy and limits. What it was is kept as a snapshot, whose id
-    is printed. If this fails, both stay as they were.
+    The sandbox keeps its id, name, addresses, policy and limits. A snapshot keeps its old state; this prints
+    the snapshot's id. If this fails, both stay as they were.
 
     \b
     Example:

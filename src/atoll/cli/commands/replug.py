@@ -15,7 +15,7 @@ from atoll.types import SandboxInfo
 @sandboxes_argument
 @json_option
 def command(sandboxes: tuple[str, ...], as_json: bool) -> None:
-    r"""Give unplugged sandboxes their network back. Those that ran before run on where they were.
+    r"""Give unplugged sandboxes their network back. Sandboxes that ran before continue where they were.
 
     \b
     Example:

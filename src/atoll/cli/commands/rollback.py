@@ -17,7 +17,7 @@ from atoll.cli.sandboxes import held
 def command(sandbox: str, snapshot: str, as_json: bool) -> None:
     r"""Roll a sandbox's memory and disk back to one of its snapshots. Its id and name stay.
 
-    What happened in it since then is lost. If the rollback fails, the sandbox stays as it was.
+    Everything that happened in it since then is lost. If the rollback fails, the sandbox stays as it was.
 
     \b
     Example:

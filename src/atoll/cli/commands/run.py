@@ -88,7 +88,7 @@ def _execute(
 
 
 def image_hint(argv: Sequence[str], hint: str | None) -> str:
-    """Return the hint for a program that is not there: it may be meant as an image, as `docker run` takes it."""
+    """Return the hint for a missing program: the user may have meant an image, as for `docker run`."""
     image, *program = argv
     told = (
         f"an image or template is an option: `atoll run --image {image} -- {' '.join(program) or 'PROGRAM'}`"

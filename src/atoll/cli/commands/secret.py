@@ -43,7 +43,7 @@ def _refuse_value(ctx: click.Context, param: click.Parameter, given: object) -> 
 
 
 def value_options(command: F) -> F:
-    """Add ``--from-file``, and what refuses a value among the arguments."""
+    """Add ``--from-file``, and refuse a value among the arguments."""
     for add in (
         click.option(
             "--from-file",
@@ -192,7 +192,7 @@ def _show(info: SecretInfo, *, as_json: bool) -> None:
 
 
 def _read_value(file: BinaryIO | None) -> str:
-    """Return the value from a file, from standard input, or from whoever types it unseen."""
+    """Return the value from a file, from standard input, or from a prompt that does not show it."""
     if file is None and sys.stdin.isatty():
         value: str = click.prompt("Value", hide_input=True, confirmation_prompt="Once more", err=True)
         return value

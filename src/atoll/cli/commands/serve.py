@@ -11,7 +11,7 @@ import click
 from atoll.cli.lazy_commands import Command
 from atoll.errors import HostError, UnsupportedError
 
-# what only the server imports: the packages of the extra of that name
+# the packages that only the server imports, those of the extra `server`
 SERVER_PACKAGES = ("granian", "httptools", "uvloop")
 
 

@@ -36,7 +36,7 @@ def command() -> None:
     help="When it starts again after its end; default: always.",
 )
 @click.option("--port", type=click.IntRange(1, 65535), help="Port that it listens on, which is checked.")
-@click.option("--health", metavar="LINE", help="Shell line that ends with 0 while it works.")
+@click.option("--health", metavar="LINE", help="Shell line that exits with 0 while the service works.")
 @click.option(
     "--health-every",
     "every_s",
@@ -47,7 +47,7 @@ def command() -> None:
 @click.option(
     "--schedule",
     metavar="WHEN",
-    help="Run it once each time, in UTC: five fields as of cron, or 'every 10m'; default: keep it running.",
+    help="Run it at these times, in UTC: five fields as in cron, or 'every 10m'; default: keep it running.",
 )
 @click.option("--cwd", metavar="DIR", help="Directory inside; default: the user's home.")
 @click.option("--user", metavar="NAME", help="Run as this user inside.")
@@ -90,7 +90,7 @@ def add(
 @sandbox_argument
 @json_option
 def list_services(sandbox: str, as_json: bool) -> None:
-    r"""List the services of a sandbox and how they are. This does not wake it.
+    r"""List the services of a sandbox and their states. This does not wake it.
 
     \b
     Example:
@@ -114,13 +114,13 @@ def list_services(sandbox: str, as_json: bool) -> None:
     type=click.IntRange(min=0),
     default=1000,
     show_default=True,
-    help="How many lines of what was printed before, the last ones.",
+    help="How many of the last lines to show first.",
 )
 @json_option
 def show_logs(sandbox: str, name: str, follow: bool, lines: int, as_json: bool) -> None:
-    r"""Show the last that a service has printed in all of its runs. A sleeping sandbox wakes.
+    r"""Show the last output of a service, from all of its runs. A sleeping sandbox wakes.
 
-    The sandbox keeps a MiB of it. --json prints a line with an object for each piece.
+    The sandbox keeps the last MiB. --json prints a line with an object for each piece.
 
     \b
     Example:
@@ -175,7 +175,7 @@ def remove(sandbox: str, name: str, as_json: bool) -> None:
 
 
 def shown(infos: Sequence[ServiceInfo], now_s: float) -> str:
-    """Return a table of services. One that runs by a schedule has it and its next run in it."""
+    """Return a table of services. A scheduled service shows its schedule and its next run."""
     scheduled = any(info.spec.schedule for info in infos)
     rows = [
         [
@@ -199,7 +199,7 @@ def _next_run(info: ServiceInfo) -> str:
 
 
 def state_shown(info: ServiceInfo) -> str:
-    """Return the state of a service, with what is wrong with it."""
+    """Return the state of a service, and its fault if it has one."""
     if info.healthy is False:
         return f"{info.state}, unhealthy"
     if info.state in ("waiting", "ended") and info.reason:

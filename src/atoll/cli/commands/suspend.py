@@ -17,7 +17,7 @@ from atoll.types import SandboxInfo
 @click.option("--no-memory", is_flag=True, help="End its processes and keep only its disk.")
 @json_option
 def command(sandboxes: tuple[str, ...], no_memory: bool, as_json: bool) -> None:
-    r"""Put sandboxes to sleep on disk. Nothing of them runs; any use wakes them where they were.
+    r"""Put sandboxes to sleep on disk. They stop running; any use wakes them where they were.
 
     \b
     Example:

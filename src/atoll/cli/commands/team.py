@@ -48,14 +48,14 @@ def create_team(name: str, as_json: bool, **options: Any) -> None:
     "--ceiling",
     metavar="POLICY",
     type=CeilingParameter(),
-    help="What its sandboxes reach at most: a preset, a file in TOML or JSON, or off.",
+    help="The most that its sandboxes may reach: a preset, a file in TOML or JSON, or off.",
 )
 @json_option
 def set_team(team: str, ceiling: EgressPolicy | Literal["off"] | None, as_json: bool, **options: Any) -> None:
     r"""Change the given quotas and the ceiling, and keep the others; off removes one.
 
-    The team keeps what it uses beyond a quota, but gets no more. A ceiling is in force at once, also for
-    connections that are open.
+    The team keeps what it uses beyond a quota, but gets no more. A ceiling applies at once, also to open
+    connections.
 
     \b
     Example:

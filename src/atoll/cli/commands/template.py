@@ -89,7 +89,7 @@ def build(directory: str, dockerfile: str | None, as_json: bool, **options: Any)
     "languages",
     metavar="NAME",
     multiple=True,
-    help="A language that it has only when asked: r or java; repeatable.",
+    help="A further language to install: r or java; repeatable.",
 )
 @click.option("--team", metavar="TEAM", help="The team that owns it; default: none.")
 @click.option("--public", is_flag=True, default=None, help="Let every team of a server use it.")
@@ -192,7 +192,7 @@ def publish_template(template: str, private: bool, as_json: bool) -> None:
 @command.command(name="prune")
 @json_option
 def prune_steps(as_json: bool) -> None:
-    r"""Delete the stored steps of builds, and say what that freed and what stays, and why. Templates stay.
+    r"""Delete the stored steps of builds. Print what this freed, and what stays and why. Templates stay.
 
     \b
     Example:
@@ -234,7 +234,7 @@ def record(source: str, name: str, is_snapshot: bool, tags: tuple[str, ...], as_
 
 
 def _dockerfile(root: Path, named: str | None) -> Path:
-    """Return the path of the Dockerfile. A file that is only in the directory is meant too rarely to guess."""
+    """Return the path of the Dockerfile. A ``named`` file begins at the current directory."""
     path = Path(named) if named else root / "Dockerfile"
     if path.is_file():
         return path

@@ -19,7 +19,7 @@ from atoll.exit_codes import code_of_answer
 def command(ctx: click.Context, as_json: bool) -> None:
     r"""Let sandboxes start and wake again, and wake those that ran before `atoll drain`.
 
-    Each begins a new lease. Those that slept or were paused before sleep on, until their next use. The exit
+    Each begins a new lease. Sandboxes that slept or were paused before stay so until their next use. The exit
     code is 1 if one could not be woken.
 
     \b

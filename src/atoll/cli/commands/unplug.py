@@ -56,7 +56,7 @@ def command(
 def _all(ctx: click.Context, reason: str | None, *, as_json: bool) -> None:
     done = Supervisor.unplug_all(reason)
     names: dict[str, str] = {}
-    with suppress(AtollError):  # it is done, and only told without names
+    with suppress(AtollError):  # the unplug is done; only the names are missing
         names = names_of_sandboxes()
     if as_json:
         show_json(done)

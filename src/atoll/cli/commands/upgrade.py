@@ -18,11 +18,13 @@ _LOST = "its engine is lost: only its disk can start, with `atoll resume --no-me
 
 
 @click.command(name="upgrade", cls=Command)
-@click.option("--check", "only_check", is_flag=True, help="Show what an upgrade means for what sleeps.")
+@click.option(
+    "--check", "only_check", is_flag=True, help="Show what an upgrade means for sandboxes that sleep."
+)
 @json_option
 @click.pass_context
 def command(ctx: click.Context, only_check: bool, as_json: bool) -> None:
-    r"""Show which sleeping sandboxes and snapshots another engine made than the one installed now.
+    r"""Show the sleeping sandboxes and snapshots that need an engine other than the installed one.
 
     Their memory continues only in the engine that made it, so the home keeps that program as long as something
     needs it. A sandbox moves to the installed engine when it starts from its disk. The exit code is 1 if an
@@ -45,7 +47,7 @@ def command(ctx: click.Context, only_check: bool, as_json: bool) -> None:
         if report.others:
             click.echo(table(["KIND", "ID", "NAME", "MADE BY", "THEN"], [_row(use) for use in report.others]))
         else:
-            click.echo("everything that sleeps was made by it")
+            click.echo("this engine made everything that sleeps")
     ctx.exit(code_of_answer(all(use.kept for use in report.others)))
 
 
