@@ -31,7 +31,7 @@ Example:
 Without --http it speaks on standard input and output, as clients expect that start it. With --http, clients send
 the token of ATOLL_MCP_TOKEN; without that, one is made and printed.
 """
-_SANDBOX = "The sandbox that calls mean that name none; made when it is first used; default: mcp."
+_SANDBOX = "The sandbox for calls that name none; its first use makes it; default: mcp."
 _TOOLS = "The tools that a model sees: those that most work needs, or all."
 _NETWORK = "What new sandboxes may reach: a preset's name or a policy's file; default: internet."
 
@@ -89,8 +89,12 @@ def command(
 
 @command.command(name="install")
 @click.argument("client", type=click.Choice(sorted(CLIENTS)))
-@click.option("--file", type=click.Path(path_type=Path), help="The configuration, if it lies elsewhere.")
-@click.option("--print", "only_print", is_flag=True, help="Print what belongs into it, and change nothing.")
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path),
+    help="The file of the configuration; default: where the client keeps it.",
+)
+@click.option("--print", "only_print", is_flag=True, help="Print what to write into it, and change nothing.")
 @click.pass_context
 def install_command(context: click.Context, client: str, file: Path | None, only_print: bool) -> None:
     """Write the configuration of a client, so that it starts `atoll mcp` with the options given before."""
@@ -119,7 +123,7 @@ def proxy_command(
 ) -> None:
     r"""Use an MCP server inside a sandbox as if it ran here, on standard input and output.
 
-    The server is started as ARGV and speaks on its standard streams, or it runs already and listens on --port.
+    ARGV starts the server, which then speaks on its standard streams; or a running server listens on --port.
     A sleeping sandbox wakes.
 
     \b
@@ -197,7 +201,7 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 def main() -> NoReturn:
-    """Run the command; one line on standard error says what failed."""
+    """Run the command. A failure is one line on standard error."""
     try:
         command(prog_name="atoll mcp", standalone_mode=False)
     except click.Abort:

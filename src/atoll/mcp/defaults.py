@@ -1,4 +1,4 @@
-"""What the operator of the server decides."""
+"""The settings that the operator of the server decides."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ TOOL_SETS: tuple[ToolSet, ...] = get_args(ToolSet)
 
 @dataclass(frozen=True)
 class Defaults:
-    """What the operator has decided. A model cannot change it.
+    """The operator's settings. A model cannot change them.
 
     Args:
-        sandbox: The name of the sandbox that calls mean that name none.
+        sandbox: The name of the sandbox for calls that name none.
         image: The image of new sandboxes; None means ``base``.
-        template: The template of new sandboxes for which no image is named; None means the image.
+        template: The template of new sandboxes without a named image; None means the image.
         network: What new sandboxes may reach; None means ``internet``.
-        tools: Which tools a model sees. Each costs it room for its description, whether it is used or not.
+        tools: Which tools a model sees. Each tool's description takes room in the model's context, even
+            unused.
     """
 
     sandbox: str = "mcp"

@@ -23,9 +23,9 @@ class Client:
 
     Args:
         file: The file, below the user's home.
-        elsewhere: The same on other systems than Linux, where it differs.
-        key: The table of servers in it.
-        then: What the user does next.
+        elsewhere: The file on systems other than Linux, if it differs.
+        key: The table of servers in the file.
+        then: The next step for the user.
     """
 
     file: str
@@ -35,7 +35,7 @@ class Client:
 
     @property
     def path(self) -> Path:
-        """Where its configuration is on this machine."""
+        """The path of its configuration on this machine."""
         return Path.home() / self.elsewhere.get(sys.platform, self.file)
 
 

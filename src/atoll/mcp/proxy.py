@@ -1,4 +1,4 @@
-"""Lets a client that starts servers of its own use one inside a sandbox: `atoll mcp proxy`."""
+"""`atoll mcp proxy`: a client that starts servers itself can use a server inside a sandbox."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _END_S = 5.0
 def relay(name: str, command: Sequence[str], *, cwd: str | None, user: str | None) -> int:
     """Start a stdio server inside, copy bytes both ways until it ends, and return its exit code.
 
-    At the end of standard input the server's input is closed. It is killed if it goes on after that, and when
+    The end of standard input closes the server's input. This kills a server that runs on after that, or when
     this process gets SIGTERM or SIGINT.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""Speaks the protocol on standard input and output, and with a server inside over HTTP."""
+"""Speaks the protocol on standard input and output, and over HTTP to a server inside."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def serve(name: str, port: int, path: str) -> None:
                 async def outwards() -> None:
                     async for message in near_read:
                         if isinstance(message, Exception):
-                            _LOG.warning("the client sent what is no message: %s", message)
+                            _LOG.warning("the client sent something that is no message: %s", message)
                         else:
                             await far_write.send(versions.headed(message))
                     group.cancel_scope.cancel()
@@ -53,7 +53,7 @@ async def serve(name: str, port: int, path: str) -> None:
                 async def inwards() -> None:
                     async for message in far_read:
                         if isinstance(message, Exception):
-                            _LOG.warning("the server sent what is no message: %s", message)
+                            _LOG.warning("the server sent something that is no message: %s", message)
                         else:
                             versions.learn(message)
                             await near_write.send(message)

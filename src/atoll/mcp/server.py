@@ -37,20 +37,20 @@ CORE = frozenset(
         "network_log",
     }
 )
-"""What most work needs. Whatever else a shell can do is left to `run`."""
+"""The tools that most work needs. `run` does everything else that a shell can do."""
 
 _CODE = "run_code"
 _INSTRUCTIONS = """\
-You have a computer of your own: a sandbox with Linux, files and a network, apart from the user's machine. It is made
-at the first call and keeps everything between calls and days: files, memory, running programs. Run commands with
-`run`, and what must keep running, such as a server, with `{keeps}`. Before a risky step take a `snapshot`, and
-`rollback` if it goes wrong. When there are several ways to try, `try_in_forks` runs each in a copy of the computer
-at the same moment; `keep_fork` the best.
+You have a computer of your own: a sandbox with Linux, files and a network, apart from the user's machine. The first
+call makes it. It keeps everything between calls, for days: files, memory, running programs. Run commands with `run`.
+Run a program that must keep running, such as a server, with `{keeps}`. Before a risky step take a `snapshot`; if the
+step goes wrong, use `rollback`. If there are several ways to try, `try_in_forks` runs each in a copy of the computer
+at the same moment, and `keep_fork` keeps the best.
 If the network refuses something, `network_log` says which rule decided; only the user can change the rules."""
 
 
 class Server(MCPServer[Any]):
-    """A server that tells what is wrong with the arguments of a call in words that a model can use."""
+    """A server whose errors tell a model how to correct the arguments of a call."""
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
@@ -94,5 +94,5 @@ def names_of(defaults: Defaults) -> frozenset[str] | None:
     """Return the names of the tools that a model sees; None means all."""
     if defaults.tools == "all":
         return None
-    # a template is given for what its sandboxes can do
+    # whoever names a template wants what its sandboxes can do
     return CORE | {_CODE} if defaults.template is not None else CORE

@@ -24,7 +24,7 @@ class TokenGuard:
     """Lets only requests pass that have the token. Programs and web pages of this machine do not have it.
 
     Args:
-        app: What it guards.
+        app: The guarded application.
         token: The token.
     """
 
@@ -54,8 +54,9 @@ def make_app(server: MCPServer[Any], host: str, token: str) -> ASGIApp:
 
     Args:
         server: The server of the tools.
-        host: What it listens on. Requests for other host names are refused: a web page may point a name here.
-        token: What clients must send.
+        host: The address to listen on. Requests for other host names get refused: a web page may point a name
+            here.
+        token: The token that clients must send.
     """
     names = [host, "127.0.0.1", "localhost", "[::1]"]
     security = TransportSecuritySettings(

@@ -22,10 +22,10 @@ _MADE_HERE = {"made-by": "atoll mcp"}
 class Workplace:
     """Finds the sandbox that a call means, and makes the default one when it is first used.
 
-    A context. Leaving it closes connections and forwarded ports; the sandboxes go on.
+    It is a context. Leaving it closes connections and forwarded ports; the sandboxes stay.
 
     Args:
-        defaults: What the operator has decided.
+        defaults: The operator's settings.
     """
 
     def __init__(self, defaults: Defaults) -> None:
@@ -59,8 +59,9 @@ class Workplace:
         """Return a sandbox. Its first use wakes it.
 
         Args:
-            id_or_name: Which one; None means the current one, which is made if it is the default and missing.
-            busy_s: How long the call will use it, so that its lease does not end meanwhile.
+            id_or_name: Its id or name; None means the current one. If the default one is missing, this makes
+                it.
+            busy_s: Seconds that the call will use it; its lease does not end meanwhile.
             on_progress: Called while an image is built or pulled for it.
 
         Raises:
@@ -92,7 +93,7 @@ class Workplace:
     ) -> AsyncSandbox:
         """Make a sandbox that stays. It sleeps half an hour after its last use, and the next use wakes it.
 
-        Without an image and a template it is of what the operator has decided.
+        Without an image and a template, it takes the operator's.
         """
         if image is None and template is None:
             image, template = self.defaults.image, self.defaults.template
@@ -108,7 +109,7 @@ class Workplace:
         return self.known(sandbox)
 
     def known(self, sandbox: AsyncSandbox) -> AsyncSandbox:
-        """Return the open handle on a sandbox, which is this one if there is none yet."""
+        """Return the open handle on a sandbox. The given one becomes it if there is none yet."""
         kept = self._open.setdefault(sandbox.id, sandbox)
         if kept is not sandbox:
             sandbox.close()
@@ -126,7 +127,7 @@ class Workplace:
         return sandbox
 
     def forget(self, sandbox: AsyncSandbox) -> None:
-        """Let go of a sandbox that is gone."""
+        """Forget a sandbox that is gone."""
         for key in [key for key in self._forwards if key[0] == sandbox.id]:
             self._forwards.pop(key)[1].cancel()
         self._open.pop(sandbox.id, sandbox).close()

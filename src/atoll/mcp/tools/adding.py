@@ -27,7 +27,7 @@ class Tools:
 
     Args:
         server: The server.
-        only: The names of those to add; None adds all.
+        only: The names of the tools to add; None adds all.
     """
 
     def __init__(self, server: MCPServer[Any], only: Collection[str] | None = None) -> None:
@@ -42,13 +42,13 @@ class Tools:
         reads: bool = False,
         destroys: bool = False,
     ) -> None:
-        """Add a function as the tool of its name. Its docstring is what a model reads.
+        """Add a function as the tool of its name. A model reads its docstring.
 
         Args:
             function: Its annotations describe the arguments.
-            title: What people see.
-            reads: It changes nothing.
-            destroys: What it erases is gone.
+            title: The name for people.
+            reads: Whether it changes nothing.
+            destroys: Whether it erases something for good.
         """
         if self._only is not None and function.__name__ not in self._only:
             return
@@ -64,7 +64,7 @@ class Tools:
 
 
 def described(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Let a function have the signature that the server reads: with pydantic's ``Field`` for msgspec's ``Meta``."""
+    """Give a function the signature that the server reads, with pydantic's ``Field`` for each ``Meta``."""
     signature = inspect.signature(function, eval_str=True)
     found = [
         each.replace(annotation=annotation_of(each.annotation)) for each in signature.parameters.values()
@@ -87,7 +87,7 @@ def annotation_of(kind: Any) -> Any:
 
 
 def field_of(meta: Meta) -> Any:
-    """Return what pydantic calls it."""
+    """Return pydantic's form of it."""
     bounds = {name: getattr(meta, name) for name in _BOUNDS if getattr(meta, name) is not None}
     return Field(description=meta.description, **bounds)
 
@@ -95,7 +95,7 @@ def field_of(meta: Meta) -> Any:
 def explained(
     function: Callable[_P, Awaitable[_R]], kind: type[ToolError | ResourceError]
 ) -> Callable[_P, Awaitable[_R]]:
-    """Return the function with errors of atoll told to the client: what is wrong, and the remedy."""
+    """Return a function that reports atoll's errors to the client: the fault and the remedy."""
 
     @functools.wraps(function)
     async def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:

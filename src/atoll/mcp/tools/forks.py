@@ -15,7 +15,7 @@ from atoll.types import Lifecycle
 
 _MOST_TRIES = 20
 _LEASE = Lifecycle(ttl_s=IDLE_S, on_expiry="suspend")
-# Names, kinds, sizes and times of change; a fork keeps the times of what it does not touch.
+# Names, kinds, sizes and times of change; a fork keeps the times of files that it does not touch.
 _LISTING = (
     "find . -xdev \\( -path ./proc -o -path ./sys \\) -prune -o ! -type d -printf '%P\\0%y %s %T@ %m\\0'"
 )
@@ -45,7 +45,7 @@ class Forks:
         count: Annotated[int, Field(description="How many copies.", ge=1, le=_MOST_TRIES)] = 1,
         sandbox: Which = None,
     ) -> str:
-        """Make running copies of the sandbox, memory and programs included. The original goes on."""
+        """Make running copies of the sandbox, memory and programs included. The original keeps running."""
         copies = await (await self._workplace.sandbox(sandbox)).fork(count, lifecycle=_LEASE)
         return "\n".join(self._workplace.known(copy).id for copy in copies)
 
@@ -89,12 +89,12 @@ class Forks:
         ] = [],  # noqa: B006  # the schema shows the default, and nobody changes it
         sandbox: Which = None,
     ) -> str:
-        """Keep one copy: the sandbox goes on from its memory, programs and disk, under the sandbox's own id.
+        """Keep one copy: the sandbox continues from its memory, programs and disk, under its own id.
 
-        What the sandbox was stays as a snapshot. The copies that are named are killed for good.
+        Its old state stays as a snapshot. The named copies are killed for good.
         """
         used, kept = await self._workplace.sandbox(sandbox), await self._workplace.sandbox(winner)
-        told = f"{used.name or used.id} goes on from {kept.name or kept.id}"
+        told = f"{used.name or used.id} continues from {kept.name or kept.id}"
         if kept.id != used.id:
             before = await used.promote(kept)
             self._workplace.forget(kept)

@@ -1,4 +1,4 @@
-"""Tools that tell what a sandbox may reach. None changes it: that is for the operator."""
+"""Tools that tell what a sandbox may reach. Only the operator can change that."""
 
 from __future__ import annotations
 
@@ -34,14 +34,20 @@ class Network:
         self._workplace = workplace
 
     async def network_policy(self, sandbox: Which = None) -> str:
-        """Show what the sandbox may reach, as JSON: a preset's name, or rules of which the first match decides."""
+        """Show what the sandbox may reach, as JSON: a preset's name, or rules.
+
+        The first rule that matches decides.
+        """
         info = await (await self._workplace.sandbox(sandbox)).info()
         return clipped(msgspec.json.encode(info.network).decode())
 
     async def test_request(
         self,
         url: Annotated[
-            str, Field(description="The address; tcp://HOST:PORT for what is not HTTP.", min_length=1)
+            str,
+            Field(
+                description="The address; tcp://HOST:PORT for a connection that is not HTTP.", min_length=1
+            ),
         ],
         method: str = "GET",
         sandbox: Which = None,
@@ -54,4 +60,4 @@ class Network:
         """Show the last decisions about the sandbox's connections and requests: read it when the network fails."""
         used = await self._workplace.sandbox(sandbox)
         kept = [msgspec.json.encode(each).decode() async for each in used.egress.decisions()]
-        return clipped("\n".join(kept[-_MOST:])) or "nothing was decided yet"
+        return clipped("\n".join(kept[-_MOST:])) or "no decisions yet"

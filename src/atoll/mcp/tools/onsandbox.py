@@ -1,4 +1,4 @@
-"""The tools that act on one sandbox: those of ``atoll.tools``, each with the argument ``sandbox``."""
+"""The tools that act on one sandbox: the tools of ``atoll.tools``, each with the argument ``sandbox``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add(tools: Tools, workplace: Workplace) -> None:
 
 
 def with_sandbox(kind: type[Any], offer: Offer, workplace: Workplace) -> Callable[..., Awaitable[Any]]:
-    """Return a tool as a function that finds the sandbox first, and tells the client how far it is."""
+    """Return a tool as a function that first finds the sandbox, and reports progress to the client."""
     method = getattr(kind, offer.name)
 
     async def call(ctx: Context[Any, Any], sandbox: Which = None, **arguments: Any) -> Any:
@@ -55,7 +55,7 @@ def with_sandbox(kind: type[Any], offer: Offer, workplace: Workplace) -> Callabl
 async def told_meanwhile(
     work: Awaitable[str | ToolResult], seen: Seen, ctx: Context[Any, Any]
 ) -> str | ToolResult:
-    """Wait for a tool, and report the last line that it sees every few seconds."""
+    """Wait for a tool, and report its last line of output every few seconds."""
     outcome: str | ToolResult | AtollError = ""
     async with anyio.create_task_group() as group:
         group.start_soon(_tell, seen, ctx)

@@ -1,4 +1,4 @@
-"""What a model is told of wrong arguments."""
+"""The error texts for a model's wrong arguments."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _SHOWN = 80
 
 
 def wrong_arguments(tool: str, error: ValidationError, known: Sequence[str]) -> str:
-    """Return what is wrong with each argument, and which the tool takes."""
+    """Describe the fault of each argument, and list the arguments that the tool takes."""
     faults = "; ".join(_fault(each) for each in error.errors(include_url=False))
     return f"the arguments of `{tool}` are wrong: {faults} ({_takes(known)}) [invalid_spec]"
 
 
 def unknown_arguments(tool: str, given: Sequence[str], known: Sequence[str]) -> str:
-    """Return which arguments a tool does not have, and which it takes."""
+    """Name the arguments that a tool does not have, and list those that it takes."""
     names = ", ".join(f"`{name[:_SHOWN]}`" for name in given)
     return f"`{tool}` has no argument {names} ({_takes(known)}) [invalid_spec]"
 
