@@ -36,8 +36,8 @@ class CodeOutput(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that code has shown, in each form that it has.
 
     ``png``, ``jpeg`` and ``pdf`` are base64. ``data`` is a data frame as a list of values by column, and
-    ``chart`` the data of a chart of matplotlib. ``extra`` has all other forms by MIME type. ``is_main`` tells
-    the value of the last line from what ``display`` showed.
+    ``chart`` the data of a chart of matplotlib. ``extra`` has all other forms by MIME type. ``is_main`` marks
+    the value of the last line; ``display`` shows the others.
     """
 
     text: str | None = None

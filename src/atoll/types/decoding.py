@@ -1,7 +1,8 @@
-"""Reading of JSON and of plain values as types: the one place that asks msgspec for it.
+"""Reads JSON and plain values as types: the one module that asks msgspec for it.
 
-msgspec learns a type when it is first used, and shows other threads what it has only half learned: they die of a
-segmentation fault. So types are learned under a lock here, and nothing else may call it (ruff's banned-api).
+msgspec learns a type at its first use. Another thread that uses the half-learned type dies of a segmentation
+fault. So this module learns types under a lock, and no other module may call msgspec for this (ruff's
+banned-api).
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def converted(value: object, kind: Any, *, strict: bool = True) -> Any:
 
 
 def msgpack_reader(kind: Any) -> Callable[[bytes], Any]:
-    """Return what reads MessagePack as a value of ``kind``. It raises ``msgspec.DecodeError``."""
+    """Return a function that reads MessagePack as a value of ``kind``. It raises ``msgspec.DecodeError``."""
     with _learning:
         return msgspec.msgpack.Decoder(kind).decode
 

@@ -1,4 +1,4 @@
-"""What a home uses on its disk."""
+"""The disk use of a home."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import msgspec
 
 
 class DiskUse(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
-    """What one thing uses on the disk, in bytes of disk blocks.
+    """The disk use of one thing, in bytes of disk blocks.
 
-    ``own_bytes`` is used by it alone, ``shared_bytes`` also by others, such as a layer of a disk on which
-    several sandboxes stand. The image below a sandbox is counted with the image. A snapshot of a template's
-    build is counted with the template.
+    ``own_bytes`` are its alone. Others use ``shared_bytes`` too, such as a layer below the disks of several
+    sandboxes. The image below a sandbox counts with the image, and a snapshot of a template's build with the
+    template.
     """
 
     kind: Literal["sandbox", "snapshot", "image", "template", "volume", "team"]
@@ -24,11 +24,12 @@ class DiskUse(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True
 
 
 class DiskReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What everything uses on the disk, in bytes of disk blocks, as of some seconds ago.
+    """The disk use of everything, in bytes of disk blocks, as of some seconds ago.
 
     Args:
         uses: Each thing, the one with the most bytes of its own first.
-        teams: What each team uses alone and with others; without a name, what belongs to no team.
+        teams: The disk use of each team, own and shared. The entry without a name has everything without a
+            team.
         total_bytes: All of it, each part counted once.
         leftover_bytes: What ``atoll gc --remove`` would free. It is no part of the total. None for one team.
         free_bytes: What may still be written to the file system of the home. None for one team.

@@ -16,8 +16,8 @@ class DrainInfo(msgspec.Struct, frozen=True, kw_only=True):
 class DrainReport(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a drain.
 
-    ``suspended`` are the ids of those that it suspended. ``failed`` has a message for each id of one that still
-    runs. ``sandboxes`` will run again when the drain ends.
+    ``suspended`` has the ids of the sandboxes that it suspended, and ``sandboxes`` those that will run again
+    when the drain ends. ``failed`` has a message by id for each sandbox that still runs.
     """
 
     since: float | None
@@ -27,7 +27,7 @@ class DrainReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UndrainReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of the end of a drain. ``failed`` has a message for each id of one that still sleeps."""
+    """The result of the end of a drain. ``failed`` has a message by id for each sandbox that still sleeps."""
 
     woken: list[str]
     failed: dict[str, str]

@@ -44,8 +44,8 @@ class WatchEvent(msgspec.Struct, frozen=True, kw_only=True):
 class SearchMatch(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
     """A line in which ``search`` found its pattern.
 
-    ``line`` and ``column`` count from 1, columns in characters. ``text`` is the line; of one longer than
-    1,000 bytes it is the part around the match, and ``cut`` is set.
+    ``line`` and ``column`` count from 1, columns in characters. ``text`` is the line. If the line has over
+    1,000 bytes, it is the part around the match, and ``cut`` is set.
     """
 
     path: Annotated[str, Meta(max_length=8192)]
@@ -58,7 +58,7 @@ class SearchMatch(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """What ``search`` found, by path and line. Iterating over it gives the matches.
 
-    ``truncated`` means that there are more matches than asked for; which of them are here is left to chance.
+    ``truncated`` means that there are more matches than asked for; any of them may be missing.
     ``unreadable_files`` are those that the user may not read.
     """
 
@@ -83,7 +83,7 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that differs between two disks; None where there is none.
+    """A file that differs between two disks; None for a disk without it.
 
     ``changed`` means another kind, content, mode or owner; times do not count.
     """
@@ -97,7 +97,7 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FilesDiff(msgspec.Struct, frozen=True, kw_only=True):
-    """What differs between the files of two disks, by path. Iterating over it gives the changes.
+    """The differences between the files of two disks, by path. Iterating over it gives the changes.
 
     ``truncated`` means that there may be more.
     """

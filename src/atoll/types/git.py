@@ -1,4 +1,4 @@
-"""What git says of a repository in a sandbox."""
+"""The state of a git repository in a sandbox."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import msgspec
 class GitChange(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
     """A file that differs from the last commit.
 
-    ``index`` is what `git add` has taken, ``worktree`` what it has not, each as git's letter: ``M`` changed,
-    ``T`` another kind of file, ``A`` new, ``D`` deleted, ``R`` renamed, ``C`` copied, ``U`` in conflict,
-    ``?`` unknown to git, ``.`` no difference. ``renamed_from`` is the path in the commit. ``conflict`` means
-    that a merge needs your decision.
+    ``index`` is the change that `git add` has taken, ``worktree`` the change that it has not, as git's
+    letters: ``M`` changed, ``T`` another kind of file, ``A`` new, ``D`` deleted, ``R`` renamed, ``C`` copied,
+    ``U`` in conflict, ``?`` unknown to git, ``.`` no difference. ``renamed_from`` is the path in the commit.
+    ``conflict`` means that a merge needs your decision.
     """
 
     path: str

@@ -1,6 +1,6 @@
-"""Checks on what callers give.
+"""Checks of the values that callers give.
 
-They run before it is sent, so that an error names the value and not a place in a message.
+They run before a value is sent, so that an error names the value and not a place in a message.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from atoll.errors import InvalidSpecError
 
 _MOST = 1 << 63
 GuestPath = str | os.PathLike[str]
-"""A path inside a sandbox, where one that is not absolute starts at the user's home; or one inside a volume."""
+"""A path inside a sandbox or a volume. In a sandbox, a relative path starts at the user's home."""
 
 
 def path_text(path: GuestPath) -> str:
@@ -25,7 +25,7 @@ def path_text(path: GuestPath) -> str:
         InvalidSpecError: It is neither text nor a path object.
     """
     try:
-        # one of Windows has backslashes
+        # a path of Windows has backslashes
         text: object = path.as_posix() if isinstance(path, PureWindowsPath) else os.fspath(path)
     except TypeError:
         text = None
@@ -54,7 +54,7 @@ def check_number(
     whole: bool = False,
     hint: str = "give a number",
 ) -> None:
-    """Refuse what is not a number: text, truth values, NaN, and with ``whole`` also fractions.
+    """Refuse a value that is no number: text, truth values, NaN, and with ``whole`` also fractions.
 
     Raises:
         InvalidSpecError: It is not a number, or is out of range; the message shows it.
@@ -72,7 +72,7 @@ def check_number(
 
 
 def check_text(name: str, value: object, *, hint: str = "give UTF-8") -> bytes:
-    """Return text as it is sent; refuse what cannot be sent as text.
+    """Return text as it is sent. Refuse a value that cannot be sent as text.
 
     Args:
         hint: The remedy for text that is not UTF-8.
@@ -99,7 +99,7 @@ def check_kind(name: str, value: object, kind: type) -> None:
 
 
 def as_json(body: object, *, hint: str = "give UTF-8") -> bytes:
-    """Return what was given as it is sent.
+    """Return a given value as it is sent.
 
     Args:
         hint: The remedy for text that is not UTF-8.

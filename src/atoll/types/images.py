@@ -64,8 +64,8 @@ class ImageAccess(
 
     Args:
         team: The team that requests it. None is the owner of the home, who may use every image here and the
-            host's own login. A team may use what anyone can pull from the registry, and what it pulled with
-            its own credentials.
+            host's own login. A team may use images that anyone can pull from the registry, and images that it
+            pulled with its own credentials.
         login: Credentials of its registry. An image of a team that is pulled with them belongs to that team
             alone.
         trusted: The owner of the home chose the image's name for the team, so the host's own login may be

@@ -1,4 +1,4 @@
-"""What only atoll's own rooms use of the types: checks, copies, reading of JSON. No part of the public surface."""
+"""The parts of the types for atoll's own rooms: checks, copies, reading of JSON. They are not public."""
 
 from atoll.types.creation import one_source
 from atoll.types.decoding import converted, from_json, msgpack_reader

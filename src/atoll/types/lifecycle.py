@@ -36,7 +36,7 @@ class Lifecycle(
         ttl_s: Seconds that it may run from its start, and from each resume or wake. None is no lease.
         on_expiry: What happens when the lease ends. ``"kill"`` erases it, ``"suspend"`` keeps its memory and
             disk, ``"stop"`` ends its processes and keeps its disk.
-        auto_resume: Any use wakes it. If False, it sleeps until ``resume``, whatever is requested of it.
+        auto_resume: Any use wakes it. If False, only ``resume`` wakes it from sleep.
         wake_ttl_s: The lease after a use has woken it, in seconds. None is ``ttl_s``.
         idle_pause_s: Seconds without activity until it is paused. Any use thaws it, even without
             ``auto_resume``. 0 is never. None is the home's ``ATOLL_IDLE_PAUSE_S``, which is never unless set.
@@ -44,12 +44,12 @@ class Lifecycle(
             ``ATOLL_IDLE_SUSPEND_S``, 15 minutes unless set, and never while a client holds it in ``with``.
         wake_on_data: While it is suspended, data that comes on a connection which a program inside has opened
             wakes it, like any use. Needs ``auto_resume``.
-        snapshot_every_s: While it runs, a snapshot is made by itself when this many seconds have passed since
-            the last one and something has changed. None makes none; 300 suits a sandbox that is kept.
-        snapshots_kept: How many of the newest of these snapshots are kept. One an hour for a day and one a day
-            for a week are kept besides.
-        auto_recover: After a crash while it ran, what ``on_crash`` says happens at once. If False, its next use
-            does it. None is True with ``snapshot_every_s``, else False.
+        snapshot_every_s: While it runs, atoll makes a snapshot when this many seconds have passed since the
+            last one and something has changed. None makes none; 300 suits a sandbox that stays.
+        snapshots_kept: How many of the newest automatic snapshots to keep. Besides these, one an hour stays
+            for a day, and one a day for a week.
+        auto_recover: After a crash while it ran, atoll does at once what ``on_crash`` says. If False, its
+            next use does it. None is True with ``snapshot_every_s``, else False.
     """
 
     ttl_s: float | None = None
@@ -65,7 +65,7 @@ class Lifecycle(
 
     @property
     def recovers(self) -> bool:
-        """Return whether a crash is recovered from without a use."""
+        """Return whether it recovers from a crash before its next use."""
         return self.snapshot_every_s is not None if self.auto_recover is None else self.auto_recover
 
     def check(self) -> Lifecycle:
@@ -98,16 +98,16 @@ class Lifecycle(
 
 
 class Idle(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
-    """How idle a sandbox is that sleeps when it is idle. Times are Unix seconds.
+    """The idle state of a sandbox that sleeps when it is idle. Times are Unix seconds.
 
     Args:
         since: When its last activity was noticed; a moment ago while it works.
-        last: What that was: ``"start"``, ``"use"`` by a client, an ``"operation"`` on it, the ``"processor"``,
-            ``"traffic"`` on its network, a ``"request"`` over it that has no answer yet, a ``"command"`` whose
-            caller waits for its end, or ``"keep_awake"``.
+        last: The kind of that activity: ``"start"``, ``"use"`` by a client, an ``"operation"`` on it, the
+            ``"processor"``, ``"traffic"`` on its network, a ``"request"`` over it that has no answer yet, a
+            ``"command"`` whose caller waits for its end, or ``"keep_awake"``.
         pauses_at: When it will be paused if nothing happens until then. None is never, or it is paused already.
         suspends_at: When it will be suspended if nothing happens until then. None is never.
-        awake_until: Until when ``keep_awake`` makes it count as active; None if nobody asked for that.
+        awake_until: ``keep_awake`` makes it count as active until then; None if nobody asked for that.
     """
 
     since: float

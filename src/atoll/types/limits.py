@@ -6,7 +6,7 @@ import msgspec
 
 from atoll.types.given import check_number
 
-# Give this for a limit that has a default to have no limit.
+# For a limit that has a default, this value means no limit.
 NO_LIMIT = 1_000_000_000
 
 # Below the minimum a sandbox cannot even answer. Above the maximum the kernel or the engine refuses the
@@ -63,7 +63,7 @@ class Limits(
         return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
 
     def over(self, others: Limits) -> Limits:
-        """Return these limits, with the others' values where these are None."""
+        """Return these limits. Where one is None, it has the other's value."""
         return Limits(**{**others.given(), **self.given()})  # type: ignore[arg-type]
 
     def check(self) -> Limits:

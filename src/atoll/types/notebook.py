@@ -1,4 +1,4 @@
-"""How values look in a notebook: small tables as HTML. What a guest wrote is escaped and bounded."""
+"""How values look in a notebook: small tables as HTML. Text from a guest is escaped and bounded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROWS = 100
 _COLUMNS = 8
 _LEFT = 'style="text-align:left"'
 _PRE = 'style="white-space:pre-wrap;margin:0;max-height:40em;overflow:auto"'
-# what a terminal would obey, colours for example
+# sequences that a terminal would obey, colours for example
 _TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 
 
@@ -41,17 +41,17 @@ def html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def html_of(value: msgspec.Struct) -> str:
-    """Return a value's fields as a table. Of a mapping only the keys are shown: variables may be secrets."""
+    """Return a value's fields as a table. Of a mapping it shows only the keys: variables may be secrets."""
     fields = [(name, _cell(name, getattr(value, name))) for name in value.__struct_fields__]
     return html_table([], [("", type(value).__name__), *((name, text) for name, text in fields if text)])
 
 
 def html_output(title: str, streams: Sequence[tuple[str, str]]) -> str:
-    """Return what a program wrote, as text that nothing in it can leave.
+    """Return the output of a program as HTML, with every special character escaped.
 
     Args:
         title: How it ended.
-        streams: Names and texts. An empty one is left out, and of a long one the end is shown.
+        streams: Names and texts. It leaves out an empty text, and shows the end of a long one.
     """
     parts = [f"<p><b>{_escaped(title)}</b></p>"]
     for name, text in streams:

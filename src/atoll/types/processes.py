@@ -41,10 +41,10 @@ class ProcessInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=
 
 
 class MemoryKill(msgspec.Struct, frozen=True, kw_only=True):
-    """A program that was killed inside because the sandbox had nearly used its memory, or the host ran short of it.
+    """A program that was killed inside because the sandbox or the host ran short of memory.
 
-    ``held_bytes`` is what it used of the ``used_bytes`` of the whole sandbox, whose limit is ``limit_bytes``. A
-    limit of 0 means that the host ran short.
+    It used ``held_bytes`` of the ``used_bytes`` of the whole sandbox, whose limit is ``limit_bytes``. A limit
+    of 0 means that the host ran short.
     """
 
     pid: _Count
@@ -60,7 +60,7 @@ class MemoryKill(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def hint(self) -> str:
-        """What helps against it."""
+        """The remedy."""
         if self.is_for_host:
             return "run it again when less runs on the host, or have it use less memory"
         return "give the sandbox more memory: `atoll limits --memory`"
@@ -78,15 +78,15 @@ class MemoryKill(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How a program ended and what it wrote.
+    """The end of a program and its output.
 
     ``exit_code`` is 128 + N if signal N ended it. ``truncated`` means that it wrote more than is here: of
     each stream the last ``max_output_bytes`` are kept. Of output that no client read while it ran, the last
     MiB is kept. ``command`` is the shell line, or the program and its arguments, cut to 80 characters; it is
     empty where only the pid is known.
 
-    ``memory_kill`` is set if the program, or one that it had started, was killed because the sandbox had
-    nearly used its memory, or the host ran short of it; it is the last such kill. The exit code is then usually 137.
+    ``memory_kill`` is the last kill of the program, or of one that it had started, because the sandbox or the
+    host ran short of memory. None means that there was none. After such a kill the exit code is usually 137.
     """
 
     exit_code: int

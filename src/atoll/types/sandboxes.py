@@ -21,7 +21,7 @@ OnCrash = Literal["reboot", "rollback", "stop"]
 """What the next use of a crashed sandbox does: boot it from its disk, go back to its newest snapshot, or refuse."""
 
 Ports = Literal["open", "closed"]
-"""Whom `atoll serve` lets reach the ports of a sandbox: everybody who knows its id, or those with a token or link."""
+"""Who reaches its ports by `atoll serve`: everybody with its id, or only clients with a token or link."""
 
 OWN_ATTRIBUTES = "own_"
 """The prefix of attributes that belong to one sandbox: its forks do not get them."""
@@ -48,9 +48,9 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
         how: What it continued from: its ``"disk"`` as the crash left it, its newest ``"snapshot"``, or the
             newest ``"checkpoint"`` where the engine keeps the disk.
         reason: Why it had crashed.
-        snapshot_id: The snapshot that it went back to, if it was one.
+        snapshot_id: The snapshot that it went back to, if any.
         age_s: How old that state was when it crashed, in seconds: 0 for its disk, None if it is not known.
-        automatic: Whether nobody had to use it for that, see ``Lifecycle.auto_recover``.
+        automatic: Whether it continued before its next use, see ``Lifecycle.auto_recover``.
         times: How often it has crashed in a row, each time soon after it had continued.
     """
 
@@ -64,7 +64,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> str:
-        """Return what happened then, as text for people."""
+        """Return the outcome as text for people."""
         what = {
             "disk": "booted from its disk",
             "snapshot": "went back to its newest snapshot",
@@ -78,7 +78,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SnapshotFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot that was to be made by itself, and was not. The sandbox runs on.
+    """An automatic snapshot that failed. The sandbox keeps running.
 
     Args:
         at: When, in Unix seconds.
@@ -95,7 +95,7 @@ class Unplugged(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=Tr
     Args:
         at: When, in Unix seconds.
         reason: Why, as the caller or the rule of its policy said.
-        ran: Whether it ran then, so that ``replug`` has it run again.
+        ran: Whether it ran then; if so, ``replug`` lets it run again.
     """
 
     at: float
@@ -131,18 +131,18 @@ class SandboxSpec(
         lifecycle: How long it may run, and what happens then. None means no lease, even with
             ``from_snapshot``.
         volumes: The volume, by the absolute path where it appears inside: its name or id, or a
-            ``VolumeMount``. With ``from_snapshot`` others than the snapshot's, and as it mounted them.
+            ``VolumeMount``. With ``from_snapshot`` it takes the place of the snapshot's volume at that path,
+            with the same access.
         team: The team it belongs to. None is no team, as on a computer that one person uses.
-        attributes: Values that the front end that made it wants to store with it. Its info returns them, and
-            lists cannot be filtered by them. A fork gets a copy, without those whose names begin with
-            ``own_``.
-        idempotency_key: Names this request, for a caller that repeats it. While its sandbox lives, another
-            request of the team with the same key and spec gets that sandbox, and one with another spec is
-            refused.
-        services: Programs that it keeps running. With ``from_snapshot`` they come to the snapshot's, and take
-            the place of those with the same name.
-        ports: Whom ``atoll serve`` lets reach its ports: with ``"open"`` everybody who knows its id, with
-            ``"closed"`` only who has its traffic token or a signed link. Its forks have the same.
+        attributes: Values that the front end which made it stores with it. Its info returns them, but lists
+            cannot filter by them. A fork gets a copy, without those whose names begin with ``own_``.
+        idempotency_key: Names this request, for a caller that repeats it. While its sandbox lives, a request
+            of the team with the same key and spec gets that sandbox. A request with the same key and another
+            spec is refused.
+        services: Programs that it keeps running. With ``from_snapshot`` they join the snapshot's services,
+            and replace those with the same name.
+        ports: Who reaches its ports through ``atoll serve``: with ``"open"`` everybody who knows its id, with
+            ``"closed"`` only a client with its traffic token or a signed link. Its forks have the same.
     """
 
     image: str | None = None
@@ -231,23 +231,23 @@ class SandboxInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=
     crashed), and ``ends_at`` when its lease ends, if it has one. ``has_memory`` is False when a sleeping
     sandbox kept only its disk, and its processes are gone.
 
-    ``sleep_cause`` says why a paused or suspended one sleeps; None if that was not recorded. ``idle`` says how
-    idle an awake one is, and when it will sleep; None if it does not sleep by itself. ``wakes_at`` is when a
-    sleeping one wakes by itself because a program inside wanted that.
+    ``sleep_cause`` says why a paused or suspended one sleeps; None if that was not recorded. ``idle`` says
+    how idle an awake one is, and when it will sleep; None if it does not sleep by itself. ``wakes_at`` is
+    when a sleeping one wakes by itself, as a program inside asked.
 
-    ``unresponsive_since`` is since when a running one has not answered: its kernel or its agent hangs, or is far
+    ``unresponsive_since`` is when a running one ceased to answer: its kernel or its agent hangs, or is far
     too busy. None if it answers.
 
     ``recovered`` describes the newest crash after which it continued. It concerns the current run if its
     ``at`` is not before ``started_at``. ``unplugged`` says since when it is cut off, and why; None means that
     it is not.
 
-    ``snapshot_failed`` says why the last snapshot that was to be made by itself was not. None means that it
-    was, or that there are none to be made.
+    ``snapshot_failed`` says why the last automatic snapshot failed. None means that it did not fail, or that
+    there is none.
 
-    ``made_by`` says who made it: a program with its process id and user, or a key of a server. None means that
-    this was not told. ``erased_at`` is when it is erased because the program that held it in ``with`` is gone;
-    None means that it is not.
+    ``made_by`` says who made it: a program with its process id and user, or a key of a server. None means
+    that nobody told. ``erased_at`` is when it is erased because the program that held it in ``with`` is gone;
+    None is never.
     """
 
     sandbox_id: str

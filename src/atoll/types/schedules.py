@@ -1,4 +1,4 @@
-"""Schedules: five fields as of cron, or ``every 10m``. All times are UTC."""
+"""Schedules: five fields as in cron, or ``every 10m``. All times are UTC."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HINT = (
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """When something is to run: at the times of five fields of cron, or each ``every_s`` seconds."""
+    """The times at which something runs: those of five fields as in cron, or every ``every_s`` seconds."""
 
     fields: str = ""
     every_s: float | None = None
@@ -29,7 +29,7 @@ class Schedule(msgspec.Struct, frozen=True):
         """Return the first time after ``at``, in Unix seconds.
 
         Raises:
-            InvalidSpecError: The fields are none of cron's, or no day has their time.
+            InvalidSpecError: The fields are not as in cron, or no day has their time.
         """
         if self.every_s is not None:
             return at + self.every_s
@@ -37,7 +37,7 @@ class Schedule(msgspec.Struct, frozen=True):
 
         try:
             found = next(CronSim(self.fields, datetime.fromtimestamp(at, UTC)), None)
-        except (CronSimError, ValueError) as error:  # the latter of a number with thousands of digits
+        except (CronSimError, ValueError) as error:  # a number with thousands of digits is a ValueError
             raise InvalidSpecError(f"{self.fields[:100]!r} is not a schedule: {error}", hint=_HINT) from None
         if found is None:
             raise InvalidSpecError(f"no day has the time of the schedule {self.fields[:100]!r}", hint=_HINT)
@@ -57,7 +57,7 @@ def schedule_of(text: str) -> Schedule:
         if every_s < _EVERY_LEAST_S:
             raise InvalidSpecError(f"the schedule {text[:60]!r} is too fast", hint="give at least every 1s")
         return Schedule(every_s=every_s)
-    if len(words.split()) != _FIELDS:  # cronsim takes a sixth one, of seconds
+    if len(words.split()) != _FIELDS:  # cronsim takes a sixth field, for seconds
         raise InvalidSpecError(f"{text[:100]!r} is not a schedule", hint=_HINT)
     found = Schedule(fields=words)
     found.after(0)

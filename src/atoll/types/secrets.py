@@ -1,4 +1,4 @@
-"""Secrets: values that are kept outside sandboxes and put into requests there."""
+"""Secrets: values that stay outside sandboxes, where they are put into requests."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class SecretInfo(msgspec.Struct, frozen=True, kw_only=True):
         secret_id: Its id, which begins with ``sec_``.
         name: Its name, in lower case, unique within its team.
         team: The team that it belongs to. None is no team.
-        hosts: The names, or patterns of names, that alone may get it. Empty means that policies decide.
+        hosts: Only these hosts may get it: names, or patterns of names. Empty means that policies decide.
         metadata: Labels.
-        canary: Whether it is a fake, whose appearance in what a sandbox sends unplugs the sandbox.
+        canary: Whether it is a fake: a sandbox that sends it is unplugged.
         version: 1 at first, and one more with each update.
         created_at: When it was created.
         changed_at: When it was created or updated last.

@@ -24,10 +24,10 @@ _MOST_S = 86_400
 class HealthCheck(
     msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True, forbid_unknown_fields=True
 ):
-    """How to tell whether a service works: by a command, or else by its port.
+    """A check whether a service works: by a command, or else by its port.
 
     Args:
-        command: A shell line that ends with 0 while the service works. None connects to the service's port.
+        command: A shell line that exits with 0 while the service works. None connects to the service's port.
         every_s: Seconds from one check to the next. A service that has not yet passed one is checked more often.
         timeout_s: Seconds that a check may take.
         failures: How many checks in a row must fail for the service to be restarted.
@@ -72,8 +72,8 @@ class ServiceSpec(
         cwd: Directory in the sandbox; None means the user's own directory.
         env: Variables on top of the sandbox's.
         user: Name of a user in the sandbox; None means the default user.
-        schedule: When it runs, once each time: five fields as of cron, in UTC, or ``every 10m``. None keeps it
-            running.
+        schedule: When it runs, once each time: five fields as in cron, in UTC, or ``every 10m``. None keeps
+            it running.
         timeout_s: Seconds until a run of a schedule is killed.
         added_at: Set when it is added with a schedule, in Unix seconds: its first run is after that.
     """
@@ -121,7 +121,7 @@ class ServiceSpec(
             schedule_of(self.schedule)
             if self.health is not None or self.port is not None:
                 raise InvalidSpecError(
-                    "what has a schedule has no port and no health check", hint="leave them out"
+                    "a service with a schedule has no port and no health check", hint="leave them out"
                 )
         check_number("timeout_s", self.timeout_s, least=1, most=_MOST_S, hint="give 1 to 86,400 seconds")
         for name in ("cwd", "user"):
@@ -153,7 +153,7 @@ class ServiceRun(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=T
 
 
 class ServiceInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A service, and how it is. Times are Unix seconds.
+    """A service and its state. Times are Unix seconds.
 
     ``state`` is ``"running"``, ``"waiting"`` (to be started again), ``"stopped"`` (somebody asked for that),
     ``"ended"`` (its ``restart`` does not start it again), or ``"asleep"``, while its sandbox does not run.
@@ -184,10 +184,10 @@ class ServiceInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_service_name(name: object) -> None:
-    """Refuse what cannot be the name of a service.
+    """Refuse a value that cannot be the name of a service.
 
     Raises:
-        InvalidSpecError: Says so.
+        InvalidSpecError: It cannot be one.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidSpecError(
@@ -213,4 +213,4 @@ def check_services(services: Sequence[ServiceSpec]) -> None:
     if len(services) > SERVICES_MOST:
         raise InvalidSpecError(f"there are {len(services)} services", hint=f"give at most {SERVICES_MOST}")
     if len(msgspec.json.encode(list(services))) > SERVICES_BYTES_MOST:
-        raise InvalidSpecError("the services are over 256 KiB", hint="put what is large into files")
+        raise InvalidSpecError("the services are over 256 KiB", hint="put large values into files")

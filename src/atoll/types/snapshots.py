@@ -23,12 +23,12 @@ class SnapshotInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only
     """A stored state that sandboxes can start from, fork from or roll back to.
 
     ``sandbox_id`` is the sandbox it was made from, which may be gone. ``parent_id`` is the snapshot that this
-    sandbox was based on before. ``created_at`` is when it was begun: all that happened before is in it.
-    ``memory_bytes`` and ``disk_bytes`` are the sizes beyond its parent. ``stopped_ms`` is how long the guest was
-    stopped while it was made. With ``engine_disk`` the disk is part of ``memory_bytes``. ``build_id`` is the
-    template build it belongs to: the snapshot is deleted when no template needs it any more. ``network`` is what
-    sandboxes made of it may reach. ``automatic`` says that it was made by itself, see
-    ``Lifecycle.snapshot_every_s``, and is removed by itself.
+    sandbox was based on before. ``created_at`` is when its creation began: everything that happened before is
+    in it. ``memory_bytes`` and ``disk_bytes`` are the sizes beyond its parent. ``stopped_ms`` is how long the
+    guest was stopped while it was made. With ``engine_disk`` the disk is part of ``memory_bytes``.
+    ``build_id`` is the template build it belongs to: the snapshot is deleted when no template needs it any
+    more. ``network`` says what sandboxes made of it may reach. ``automatic`` says that atoll made it without
+    a request, see ``Lifecycle.snapshot_every_s``, and will remove it.
     """
 
     snapshot_id: str

@@ -1,4 +1,4 @@
-"""What a sandbox uses."""
+"""The use of the host by sandboxes."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Quotas(
 class TeamInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
     """A team. Its sandboxes, snapshots, volumes and templates carry its name.
 
-    ``ceiling`` is what its sandboxes reach at most, whatever their own policies say; None is no ceiling.
+    ``ceiling`` is the most that its sandboxes may reach, whatever their own policies say; None is no ceiling.
     """
 
     name: str
@@ -74,7 +74,7 @@ class TeamInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=Tru
 
 
 class TeamUse(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
-    """What a team uses now, counted as its quotas count. ``disk_bytes`` is the latest measurement."""
+    """A team's use now, counted as its quotas count. ``disk_bytes`` is the latest measurement."""
 
     running: int = 0
     suspended: int = 0
@@ -114,11 +114,11 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def key_hash(key: str) -> str:
-    """Return what is stored of a key: its SHA-256 in hexadecimal digits.
+    """Return the stored form of a key: its SHA-256 in hexadecimal digits.
 
     The key is random, so it needs no salt.
     """
-    # imported here, because clients that never see a key start often
+    # imported here: most clients never see a key, and they start often
     import hashlib
 
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()

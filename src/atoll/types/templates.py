@@ -50,9 +50,9 @@ class CopyStep(
             For a directory its content is copied.
         target: The destination, relative to the working directory. It is a directory if it ends with ``/`` or
             there is more than one source.
-        user: Who owns what is made, ``USER`` or ``USER:GROUP``. None is the template's user at that point; of a
-            stage's files it is their owner there, by number.
-        mode: Permission bits of everything that is made; None keeps those of the sources.
+        user: The owner of the copies, ``USER`` or ``USER:GROUP``. None is the template's user at that point;
+            files of a stage keep their owner, by number.
+        mode: Permission bits of all copies; None keeps those of the sources.
         archive: Name of the archive with the sources; None is the local context.
         stage: Name of the stage that the sources are in.
         force: Run it, and every later step, even if the same step has been built before.
@@ -109,7 +109,7 @@ class StartCommand(
 
     Args:
         start: A shell line that keeps running.
-        ready: A shell line that ends with 0 as soon as the program is usable.
+        ready: A shell line that exits with 0 once the program is usable.
         user: Who runs both.
         cwd: Where both run.
     """
@@ -153,13 +153,13 @@ class TemplateSpec(
             it.
         template: The template to start from instead, ``NAME`` or ``NAME:TAG``.
         steps: The steps to run, in this order.
-        stages: The stages that copy steps name, by their names. A stage that none needs is not built.
+        stages: The stages that copy steps name, by their names. A stage that no step needs is not built.
         ignore: Patterns of files in the context that copy steps leave out, like the lines of a
             ``.dockerignore``. None reads the ``.dockerignore`` of the context.
         prepare: Steps that run before ``steps`` and count as part of what the template starts from.
         start_command: A shell line that keeps running in the snapshot, and so in every sandbox of the
             template.
-        ready_command: A shell line that ends with 0 as soon as what the start command runs is usable.
+        ready_command: A shell line that exits with 0 once the start command's program is usable.
         limits: Limits of the build, and of every sandbox of the template that asks for none.
         force: Use nothing that was built before.
     """
@@ -226,12 +226,12 @@ class TemplateInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PrunedSteps(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
-    """What erasing the stored steps of builds freed.
+    """The result of erasing the stored steps of builds.
 
     Args:
         steps: How many steps were forgotten.
         snapshots: How many of their states were erased.
-        freed_bytes: What these states took of the disk, without what others still share.
+        freed_bytes: Disk space of these states, without the parts that others still share.
         kept: Why other states of builds stay, one line each.
     """
 
@@ -249,7 +249,7 @@ class TagInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resolved(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
-    """What a sandbox of a template starts from: its snapshot, or an image if no template has that name."""
+    """The start of a sandbox of a template: its snapshot, or an image if no template has that name."""
 
     template_id: str
     name: str | None

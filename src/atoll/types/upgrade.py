@@ -1,4 +1,4 @@
-"""What an upgrade of the engine means for what sleeps."""
+"""The effect of an upgrade of the engine on sleeping sandboxes and snapshots."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class EngineUse(msgspec.Struct, frozen=True, kw_only=True):
-    """A sandbox or snapshot whose memory another engine program made than the one installed now.
+    """A sandbox or snapshot whose memory was made by an engine other than the installed one.
 
     ``engine_version`` is empty where it was not recorded. ``kept`` says that the home has that program: the
     memory wakes with it. Without it, only the disk can be started.
@@ -23,7 +23,7 @@ class EngineUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UpgradeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The engine that is installed now, and what was made with another one."""
+    """The installed engine, and the sandboxes and snapshots of other engines."""
 
     engine: str
     engine_version: str

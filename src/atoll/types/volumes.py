@@ -41,7 +41,7 @@ def volume_mount(given: str | VolumeMount) -> VolumeMount:
 
 
 def check_volumes(volumes: Mapping[str, str | VolumeMount]) -> None:
-    """Refuse what does not map paths to volumes.
+    """Refuse a value that does not map paths to volumes.
 
     Raises:
         InvalidSpecError: An entry is invalid; the message names it.
@@ -66,7 +66,7 @@ def check_volumes(volumes: Mapping[str, str | VolumeMount]) -> None:
 
 
 def is_host_path(volume: str) -> bool:
-    """Whether what is given as a volume is meant as a directory of the host, as in Docker."""
+    """Whether a given volume is meant as a directory of the host, as in Docker."""
     return volume in (".", "..", "~") or "/" in volume or "\\" in volume
 
 
@@ -83,7 +83,7 @@ def copied_volumes(volumes: Mapping[str, str | VolumeMount] | None) -> dict[str,
 
 
 def check_volume_quota(quota_mib: int | None) -> None:
-    """Refuse what is no quota of a volume.
+    """Refuse a value that is no quota of a volume.
 
     Raises:
         InvalidSpecError: It is not a whole number, or out of range.
