@@ -57,7 +57,7 @@ def install(
 ) -> BuildInfo:
     """Build a template that atoll ships, and return when sandboxes can be made of it.
 
-    This uses earlier build steps again, and takes packages from registries.
+    It reuses earlier build steps, and takes packages from registries.
 
     Args:
         name: Its name: ``code-interpreter-v1`` or ``developer``.
@@ -70,7 +70,7 @@ def install(
         TemplateNotFoundError: atoll ships no template of that name.
         InvalidSpecError: The template cannot have one of the languages.
         TemplateBuildError: A step failed.
-        QuotaError: The team already has its most builds in progress.
+        QuotaError: The team has as many builds in progress as it may.
         NoSpaceError: The disk under the home is full.
     """
     wanted = shipped(name)

@@ -12,7 +12,7 @@ from atoll.types import CopyStep, RunStep, Step, TemplateSpec
 NAME = "code-interpreter-v1"
 """The name by which clients of E2B's code interpreter ask for it."""
 CONTEXT = Path(__file__).parent
-"""The directory that the copy step takes the server from."""
+"""The directory from which the copy step takes the server."""
 
 _HOME = "/opt/atoll"
 _SERVER = ("jupyter_client>=8.6,<9", "starlette>=0.40,<2", "uvicorn>=0.30,<1")
@@ -94,7 +94,7 @@ def spec(*, libraries: Sequence[str] = LIBRARIES, languages: Sequence[str] = ())
     return TemplateSpec(
         steps=[
             RunStep(command=["python3", "-m", "pip", "install", "--no-cache-dir", *packages], user="root"),
-            # before the server, so that another server does not install them again
+            # before the server, so that a new version of it does not install them again
             *added,
             CopyStep(sources=["inside"], target=f"{_HOME}/code_server", user="root"),
             RunStep(
@@ -111,7 +111,7 @@ def spec(*, libraries: Sequence[str] = LIBRARIES, languages: Sequence[str] = ())
                 user="root",
             ),
         ],
-        # -s: what the user installs for its own code does not change the server
+        # -s: packages that the user installs do not change the server
         start_command=f'home=$PWD; cd {_HOME} && exec python3 -s -m code_server "$home" python javascript',
         ready_command="curl -sf http://127.0.0.1:49999/health",
     )

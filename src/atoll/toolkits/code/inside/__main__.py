@@ -1,6 +1,6 @@
 """Serves on a port of the sandbox: ``python -m PACKAGE DIRECTORY LANGUAGE…``.
 
-Contexts start in the directory, and those of the languages are there from the beginning.
+Contexts start in the directory. Each language has one from the beginning.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ KEEP_S = 640
 async def main(cwd: str, languages: list[str]) -> None:
     """Start the contexts that most clients use, so that a snapshot has them, and serve.
 
-    ``/health`` says that all is well once each of them has run something through the server: the first run loads
-    much that a snapshot should have, too.
+    ``/health`` succeeds once each of them has run something through the server: the first run loads much that
+    a snapshot should have, too.
     """
     # a kernel finds packages that are installed here later only if the directory is there when it starts
     os.makedirs(site.getusersitepackages(), exist_ok=True)

@@ -1,4 +1,4 @@
-"""The HTTP interface, as clients of E2B's code interpreter know it, and some routes more."""
+"""The HTTP interface, as clients of E2B's code interpreter know it, and some more routes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .surroundings import Surroundings
 
 _MOST_BODY = 16 * 1024 * 1024
 _KEEP_ALIVE_S = 10.0
-# how much a client may be behind
+# how far a client may fall behind
 _MOST_LINES = 256
 
 _Told = asyncio.Queue[Line | None]
@@ -48,7 +48,7 @@ class App:
         contexts: The contexts.
 
     Attributes:
-        is_ready: Whether ``/health`` says that all is well.
+        is_ready: Whether ``/health`` succeeds.
     """
 
     def __init__(self, contexts: Contexts) -> None:
@@ -95,7 +95,7 @@ class App:
         return StreamingResponse(self._lines(run), media_type="application/json")
 
     async def _lines(self, run: Callable[[_Told], Coroutine[Any, Any, None]]) -> AsyncIterator[bytes]:
-        """Yield lines. A client that leaves has what it ran interrupted."""
+        """Yield lines. If the client leaves, this interrupts its code."""
         told: _Told = asyncio.Queue(_MOST_LINES)
         # a task, so that it can end what it runs when the client has left
         running = asyncio.create_task(run(told))
@@ -120,7 +120,7 @@ class App:
     async def _run(
         self, context: Context, code: str, only_now: dict[str, str], timeout_s: float | None, told: _Told
     ) -> None:
-        """Run code and tell what comes of it. If it is cancelled or too late, the code is interrupted."""
+        """Run code and send the client its lines. A cancellation or the timeout interrupts the code."""
         try:
             async with asyncio.timeout(timeout_s):
                 around = await asyncio.to_thread(Surroundings.read)
@@ -140,7 +140,7 @@ class App:
         body = await _body(request)
         cwd = body.get("cwd")
         if cwd is not None and not isinstance(cwd, str):
-            raise RefusedError(400, "cwd is no text")
+            raise RefusedError(400, "cwd is not text")
         context = await self._contexts.create(_language(body), cwd)
         return JSONResponse(context.shown())
 
@@ -159,7 +159,7 @@ class App:
     async def _variables(self, request: Request) -> Response:
         context = self._contexts.get(request.path_params["id"])
         if context.language.name != "python":
-            raise RefusedError(400, "variables are told for Python only")
+            raise RefusedError(400, "only Python lists its variables")
         return Response(await self._contexts.variables(context), media_type="application/json")
 
 
@@ -179,9 +179,9 @@ async def _body(request: Request) -> dict[str, Any]:
     try:
         body = json.loads(bytes(read) or b"{}")
     except ValueError:
-        raise RefusedError(400, "the request is no JSON") from None
+        raise RefusedError(400, "the request is not JSON") from None
     if not isinstance(body, dict):
-        raise RefusedError(400, "the request is no JSON object")
+        raise RefusedError(400, "the request is not a JSON object")
     return body
 
 

@@ -44,7 +44,7 @@ class ChartFormatter(BaseFormatter):
 
 
 class PictureFinder:
-    """Changes Pillow when it is loaded, so that a picture is shown by ``show``, and by ``save`` to a file."""
+    """Changes Pillow when it is loaded, so that ``show``, and ``save`` to a file, show the picture."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Find Pillow's module of pictures, once."""
@@ -58,7 +58,7 @@ class PictureFinder:
 
 
 class NewPackages:
-    """Has a kernel find packages that were installed since it started."""
+    """Lets a kernel find packages that were installed since it started."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[float, set[str]]] = {}
@@ -82,7 +82,7 @@ class NewPackages:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Add the two forms to those that IPython knows, and see to pictures and packages."""
+    """Add the two forms to IPython's own, and set up pictures and packages."""
     formatter = shell.display_formatter
     added: dict[str, Any] = {
         "e2b/data": DataFormatter(parent=formatter),
@@ -90,7 +90,7 @@ def load_ipython_extension(shell: Any) -> None:
     }
     formatter.formatters.update(added)
     formatter.active_types = [*formatter.active_types, *added]
-    # by name: the library is not loaded for it
+    # by name, so that nothing loads the library
     added["e2b/data"].for_type_by_name("pandas.core.frame", "DataFrame", _frame_as_data)
     added["e2b/data"].for_type_by_name("pandas", "DataFrame", _frame_as_data)
     sys.meta_path.insert(0, PictureFinder())
@@ -104,7 +104,7 @@ def _load(load: Any, module: Any) -> None:
     @functools.wraps(save)
     def save_and_show(picture: Any, fp: Any, *arguments: Any, **options: Any) -> None:
         save(picture, fp, *arguments, **options)
-        # matplotlib saves figures so, and shows them itself
+        # matplotlib saves its figures like this, and shows them itself
         asking = sys._getframe(1).f_globals.get("__name__", "")
         if isinstance(fp, (str, os.PathLike)) and not asking.startswith("matplotlib."):
             display(picture)  # type: ignore[no-untyped-call]

@@ -48,7 +48,7 @@ def _made(top: str, path: str) -> str:
 
 
 class TooManyError(Exception):
-    """There are as many contexts as there may be."""
+    """There are already as many contexts as allowed."""
 
 
 class UnknownContextError(Exception):
@@ -59,8 +59,8 @@ class UnknownContextError(Exception):
 class Context:
     """A kernel, and what clients know of it.
 
-    ``environment`` has the variables that the kernel was told, and ``machine_id`` says in which sandbox its random
-    numbers began.
+    ``environment`` has the variables that the kernel has, and ``machine_id`` is the sandbox in which its
+    random numbers began.
     """
 
     context_id: str
@@ -75,7 +75,7 @@ class Context:
         return {"id": self.context_id, "language": self.language.name, "cwd": self.cwd}
 
     def loss(self) -> str:
-        """Return why the variables are gone, once for each time; empty if they are not."""
+        """Return why the variables are gone, once for each loss; empty if they are not."""
         why, self.kernel.lost = self.kernel.lost, ""
         if why:
             self.environment = {}
@@ -86,7 +86,7 @@ class Contexts:
     """All contexts. Each language has one of its own, for executions that name none.
 
     Args:
-        cwd: Where contexts start that name no directory.
+        cwd: The directory of contexts that name none.
         grace_s: How long a run may go on after it was interrupted.
     """
 
@@ -165,10 +165,10 @@ class Contexts:
     async def execute(
         self, context: Context, code: str, around: Surroundings, only_now: Mapping[str, str]
     ) -> AsyncGenerator[Line]:
-        """Run code and yield what comes of it. Who closes the iteration early has the code interrupted.
+        """Run code and yield its lines. Closing the iteration early interrupts the code.
 
         Args:
-            context: Where.
+            context: The context to run it in.
             code: The code.
             around: The sandbox as it is now.
             only_now: Variables for this execution alone.
@@ -194,9 +194,9 @@ class Contexts:
 
 
 def _preparation(context: Context, around: Surroundings, only_now: Mapping[str, str]) -> str:
-    """Return code that makes a kernel the sandbox's: its variables, and random numbers that no copy has.
+    """Return code that fits a kernel to the sandbox: its variables, and random numbers that no copy has.
 
-    It changes what differs from what the kernel has, and takes back what an earlier execution alone had.
+    It sets only variables that differ, and takes back those of an earlier execution alone.
     """
     had, wanted = context.environment, {**around.environment, **only_now}
     changes: dict[str, str | None] = {name: value for name, value in wanted.items() if had.get(name) != value}

@@ -41,7 +41,7 @@ class Kernel:
         grace_s: How long a run may go on after it was interrupted. Then it is killed with the kernel.
 
     Attributes:
-        lost: Why its variables are gone, until somebody was told; empty if they are not.
+        lost: Why its variables are gone, until somebody has been told; empty if they are not.
     """
 
     def __init__(self, spec: str, cwd: str, grace_s: float) -> None:
@@ -61,12 +61,12 @@ class Kernel:
         await self._connect()
 
     async def restart(self) -> None:
-        """Start it anew, without its variables. What it had started ends, too."""
+        """Start it anew, without its variables. Programs that it had started end, too."""
         async with self._starting:
             await self._start_anew()
 
     async def interrupt(self) -> None:
-        """Stop what it runs, as Ctrl-C does; its variables stay.
+        """Interrupt its code, as Ctrl-C does; its variables stay.
 
         Code that still runs when its grace is over is killed with the kernel.
         """
@@ -89,13 +89,14 @@ class Kernel:
     async def execute(
         self, code: str, *, prepare: Callable[[], str] | None = None, counted: bool = True
     ) -> AsyncGenerator[Line]:
-        """Run code and yield what comes of it, until the kernel is idle again.
+        """Run code and yield its lines, until the kernel is idle again.
 
-        Who closes the iteration early has the code interrupted, and waits until it has ended.
+        Closing the iteration early interrupts the code, and waits until it has ended.
 
         Args:
             code: The code.
-            prepare: Returns code to run before, of which nobody sees anything. It is asked when it is this run's turn.
+            prepare: Returns code to run first, whose lines nobody sees. It is called when this run's turn
+                comes.
             counted: Whether it counts as a run of the context, and is in its history.
 
         Raises:
@@ -115,13 +116,13 @@ class Kernel:
                     yield line
 
     async def quietly(self, code: str) -> None:
-        """Run code of which nobody sees anything."""
+        """Run code whose lines nobody sees."""
         async for _ in self.execute(code, counted=False):
             continue
 
     async def _run(self, code: str, *, counted: bool) -> AsyncGenerator[Line]:
         client = self._client
-        if client is None:  # what ran before ended it
+        if client is None:  # the code before this ended it
             raise KernelDiedError(self.lost)
         self._begun.clear()
         self._interrupted_at = None
@@ -151,7 +152,7 @@ class Kernel:
                 continue
 
     async def _message(self, client: AsyncKernelClient, asked: str) -> tuple[str, dict[str, Any]] | None:
-        """Return what the kernel says next about a run; None if it has ended.
+        """Return the kernel's next message about a run; None if the run has ended.
 
         Raises:
             KernelDiedError: The kernel has ended, was killed, or is another one.
@@ -183,9 +184,9 @@ class Kernel:
         return KernelDiedError(why)
 
     async def _kill(self) -> None:
-        """Kill it with all that it has started and that still belongs to it, and wait for their end."""
+        """Kill it with all of its descendants that still belong to it, and wait for their end."""
         pid = getattr(self._manager.provisioner, "pid", None)
-        if pid is not None and await self._manager.is_alive():  # otherwise the number may be another one's
+        if pid is not None and await self._manager.is_alive():  # otherwise the number may be reused
             killed = [pid, *await asyncio.to_thread(_descendants, pid)]
             for each in killed:
                 with contextlib.suppress(OSError):
@@ -218,7 +219,7 @@ class Kernel:
 
 
 def _descendants(pid: int) -> list[int]:
-    """Return the processes that a process has started, and those that they have, parents first."""
+    """Return the children of a process, and their own, parents first."""
     children: dict[int, list[int]] = {}
     for text in os.listdir("/proc"):
         if text.isdigit():
@@ -232,7 +233,7 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _runs(pid: int) -> bool:
-    """Whether a process is there that has not ended."""
+    """Whether a process exists and has not ended."""
     with contextlib.suppress(OSError):
         state, _ = _state_and_parent(pid)
         return state not in {"Z", "X"}

@@ -18,14 +18,14 @@ class Language:
     """A language.
 
     Args:
-        name: What it is called.
+        name: Its name.
         kernel: The name of the kernel's specification.
-        set_line: How a variable is set, with ``{name}`` and ``{value}``, both quoted.
-        unset_line: How it is removed.
-        quoted: Writes a text as the language has it.
+        set_line: Code that sets a variable, with ``{name}`` and ``{value}``, both quoted.
+        unset_line: Code that removes one.
+        quoted: Writes a text as a literal of the language.
         seeding: Code that seeds the random numbers anew, with ``SEED`` or ``SHORT_SEED`` for a number.
         displays_values: Whether its kernel shows the values of lines as it shows pictures, with no other mark.
-        first_runs: Code that leaves nothing, after which the kernel has loaded what the first run needs.
+        first_runs: Code that has the kernel load everything for its first run, and leaves nothing.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Language:
         )
 
     def seed(self) -> str:
-        """Return code after which its random numbers are not those of another copy of the sandbox."""
+        """Return code that makes its random numbers differ from those of other copies of the sandbox."""
         short, long = str(secrets.randbits(31)), str(secrets.randbits(128))
         return self.seeding.replace("SHORT_SEED", short).replace("SEED", long)
 
@@ -60,7 +60,7 @@ _PYTHON = Language(
     "__import__('os').environ[{name}] = {value}",
     "__import__('os').environ.pop({name}, None)",
     seeding=PYTHON,
-    # the value of the first is shown; the second forgets it
+    # the first shows a value; the second forgets it
     first_runs=("print()\nsum(range(2))", "get_ipython().displayhook.flush()"),
 )
 _DENO = ("Deno.env.set({name}, {value});", "Deno.env.delete({name});", json.dumps, DENO)
@@ -83,7 +83,7 @@ _OTHER_NAMES = {
     "sh": "bash",
     "shell": "bash",
 }
-# Languages that the template has when it is asked for them.
+# Languages that the template has only on request.
 _ADDED = {
     "r": Language(
         "r",
@@ -99,9 +99,9 @@ _ADDED = {
 
 
 def language_of(name: str | None) -> Language | None:
-    """Return a language by any of its names, or by that of its kernel; Python without one.
+    """Return a language by one of its names, or by its kernel's name; Python without a name.
 
-    It is None if no kernel of it is installed.
+    Return None if it has no kernel here.
     """
     text = (name or "python").strip().lower()
     known = LANGUAGES.get(_OTHER_NAMES.get(text, text))

@@ -1,4 +1,7 @@
-"""What a kernel sends, as the lines that clients read. The format is that of E2B's code interpreter, with additions."""
+"""Turns a kernel's messages into the lines that clients read.
+
+The format is that of E2B's code interpreter, with additions.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,7 @@ def _result(data: Mapping[str, Any], *, is_main: bool) -> Line:
         else:
             line[name] = "".join(value) if isinstance(value, list) and mime != "application/json" else value
     if isinstance(line.get("text"), str):
-        # what IPython shows for a string is its repr
+        # IPython shows the repr of a string
         text = line["text"]
         if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" and is_main:
             line["text"] = text[1:-1]

@@ -1,11 +1,12 @@
 """Code that seeds the random numbers of a kernel anew.
 
-A copy of a sandbox has the same memory, and would draw the same numbers. ``SEED`` stands for a large number.
+A copy of a sandbox has the same memory, and without this it would draw the same numbers. ``SEED`` stands for
+a large number.
 """
 
 from __future__ import annotations
 
-# Only what the kernel has loaded: the rest seeds itself when it is loaded.
+# Only libraries that the kernel has loaded: the others seed themselves when they are loaded.
 PYTHON = """exec('''
 import os, sys
 for name, method in (("random", "seed"), ("numpy.random", "seed"), ("torch", "manual_seed")):
@@ -17,8 +18,8 @@ if "ssl" in sys.modules:
     sys.modules["ssl"].RAND_add(os.urandom(32), 32.0)
 ''', {})"""
 
-# V8 cannot seed `Math.random`, so the generator sfc32 takes its place. That of `crypto` takes new bytes from the
-# operating system after each 64 KiB.
+# V8 cannot seed `Math.random`, so the generator sfc32 takes its place. The generator of `crypto` takes new
+# bytes from the operating system after each 64 KiB.
 DENO = """void (() => {
   const seed = SEEDn;
   let [a, b, c, d] = [0n, 32n, 64n, 96n].map((bits) => Number(BigInt.asUintN(32, seed >> bits)) | 0);

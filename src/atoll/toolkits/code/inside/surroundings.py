@@ -1,4 +1,7 @@
-"""What the sandbox is at the moment of a run. The kernels may be from the template's build, or another sandbox's."""
+"""The sandbox at the moment of a run.
+
+Its kernels may be from the template's build, or from another sandbox.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ _MACHINE_ID = Path("/etc/machine-id")
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The sandbox's variables, and which sandbox it is.
+    """The variables and the identity of the sandbox.
 
     Args:
         environment: The variables that the sandbox was made with.
-        machine_id: Another one in each copy of a sandbox.
+        machine_id: It differs in each copy of a sandbox.
     """
 
     environment: dict[str, str]
