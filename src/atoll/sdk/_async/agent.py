@@ -76,7 +76,10 @@ class AsyncAgent:
         repeatable: bool = False,
         slow: bool = False,
     ) -> bytes:
-        """Make one call and return the answer's body. A ``slow`` call answers only when all is done."""
+        """Make one call and return the answer's body.
+
+        A ``slow`` call answers only when everything is done.
+        """
         deadline = Deadline(timeout_s, silence_s=None if slow else SILENCE_S)
         answer = await self.open(request, deadline, body=body, length=length, repeatable=repeatable)
         return await answer.read_all(_ANSWER_BYTES)
@@ -99,7 +102,7 @@ class AsyncAgent:
             error.sandbox_id = self.sandbox_id
             answer.close()
             if isinstance(error, NoSpaceError):
-                with suppress(AtollError):  # it is only about the remedy
+                with suppress(AtollError):  # it matters only for the remedy
                     error.remedy = space_hint(await self._info())
             raise error
         return answer
@@ -222,7 +225,7 @@ class AsyncFrames:
         return data
 
     async def until_end(self) -> None:
-        """Read what follows the last frame, so that the connection can be used again."""
+        """Read the rest after the last frame, so that the connection can be used again."""
         if await self._answer.read():
             self.close()
 

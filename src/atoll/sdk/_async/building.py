@@ -69,12 +69,12 @@ class AsyncBuilder:
 
     @property
     def step(self) -> str:
-        """How far it is: ``"base"``, a step's number from 1, with its stage before it, or ``"finalize"``."""
+        """The current step: ``"base"``, ``"finalize"``, or a number from 1, with its stage before it."""
         return self._job.step
 
     @property
     def image(self) -> str | None:
-        """What the template is based on."""
+        """The image that the template is based on."""
         return (self._last.image if self._last else None) or self._image
 
     async def run(self) -> str:
@@ -100,7 +100,7 @@ class AsyncBuilder:
         return await self._finish(last, keys[-1], snapshot_id)
 
     async def _plan(self, name: str) -> None:
-        """Find out what a stage starts from, and the keys of its states."""
+        """Find the base of a stage, and the keys of its states."""
         stage = self._spec.stages[name]
         image = stage.image or "base"
         await self._job.say(f"FROM {image} AS {name}" if stage.steps else f"FROM {image}")
@@ -112,7 +112,7 @@ class AsyncBuilder:
         self._stages[name] = AsyncStage(self._job, stage.steps, base, name=name)
 
     async def _stage(self, name: str) -> AsyncSandbox:
-        """Return a sandbox with the files of a stage, which is built if it was not."""
+        """Return a sandbox with the files of a stage. Build the stage if it was not built."""
         stage, keys = self._stages[name], self._stage_keys[name][1:]
         if name not in self._built:
             most = 0 if self._spec.force else _steps.unforced(self._spec.stages[name].steps)
@@ -122,7 +122,7 @@ class AsyncBuilder:
         return stage.sandbox
 
     async def _base(self) -> Base:
-        """Return what the template starts from: its kind, and a value that identifies it."""
+        """Return the base of the template: its kind, and a value that identifies it."""
         if self._spec.template is not None:
             if self._spec.image is not None:
                 raise InvalidSpecError("a template is built from an image or a template", hint="give one")
@@ -146,7 +146,7 @@ class AsyncBuilder:
         return "image", info.digest
 
     async def _digests(self, steps: Sequence[Step]) -> dict[int, str]:
-        """Return a digest of what each copy step copies; of a stage, the key of its last state."""
+        """Return a digest of each copy step's files; for a stage's files, the key of its last state."""
         found = {}
         for index, step in enumerate(steps):
             if isinstance(step, CopyStep) and step.stage is not None:
@@ -157,7 +157,7 @@ class AsyncBuilder:
         return found
 
     async def _finish(self, last: AsyncStage, key: str, snapshot_id: str) -> str:
-        """Run what has to run in every sandbox of the template, and store the result."""
+        """Run the programs that every sandbox of the template runs, and store the result."""
         if not self._runs_something and not last.changed and snapshot_id:
             await self._job.record(key, snapshot_id)
             return snapshot_id

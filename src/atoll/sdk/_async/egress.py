@@ -1,4 +1,4 @@
-"""What one sandbox may reach, and what was decided about it."""
+"""The egress policy of one sandbox, and its decisions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POLL_S = 0.5
 
 
 class AsyncEgress:
-    """Tells what a sandbox's requests get, and what its policy has decided. Nothing here wakes it."""
+    """Tells the verdicts on a sandbox's requests, and the decisions of its policy. Nothing here wakes it."""
 
     def __init__(self, api: AsyncApi, path: str) -> None:
         self._api = api
@@ -31,10 +31,10 @@ class AsyncEgress:
         body: str | None = None,
         policy: EgressPolicy | None = None,
     ) -> EgressVerdict:
-        """Return what a request from the sandbox would get. The server gets nothing.
+        """Return the verdict on a request from the sandbox. The server gets nothing.
 
-        A name that the policy knows is resolved on the host, as for a connection of the sandbox. One that leads to
-        no address, or to one that no rule opens, is denied.
+        A name that the policy knows is resolved on the host, as for a connection of the sandbox. A name that
+        leads to no address, or to one that no rule opens, is denied.
 
         Args:
             method: The method, such as ``GET``.
@@ -62,7 +62,7 @@ class AsyncEgress:
         return (await self._api.call("GET", f"{self._path}/registries", Registries)).clients
 
     async def decisions(self, *, follow: bool = False) -> AsyncIterator[EgressDecision]:
-        """Iterate over what was decided, oldest first.
+        """Iterate over the decisions, oldest first.
 
         Args:
             follow: Continue with new decisions until the sandbox is killed.
@@ -87,13 +87,13 @@ class AsyncEgress:
     async def suggest(self) -> Suggestion:
         """Return the smallest policy that covers what the sandbox has reached so far, to be read by a person.
 
-        Let it work under a policy with ``mode="observe"`` first.
+        Let the sandbox work under a policy with ``mode="observe"`` first.
         """
         return suggest([decision async for decision in self.decisions()])
 
 
 def checked(policy: EgressPolicy | None) -> None:
-    """Refuse what is no policy, before it is sent.
+    """Refuse a value that is no policy, before it is sent.
 
     Raises:
         InvalidSpecError: It is no policy, or one of its rules is invalid or can never match.

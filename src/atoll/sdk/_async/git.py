@@ -38,7 +38,7 @@ class AsyncGit(Part):
     """Runs the sandbox's own `git` in its repositories. A ``repo`` is the path of a working tree.
 
     No credentials belong inside: give the sandbox's policy a rule that puts a ``Secret`` into requests to the
-    server, see the guide. Git asks for nothing, so without the rule it fails at once.
+    server, see the guide. Git never prompts, so without the rule it fails at once.
 
     Every method acts as ``user`` (None: the sandbox's default user). Every method raises GitError when git
     fails, FileMissingError if ``repo`` or git itself is missing, ExecTimeoutError after 60 seconds (clone,
@@ -85,7 +85,7 @@ class AsyncGit(Part):
         return target
 
     async def status(self, repo: GuestPath, *, user: str | None = None) -> GitStatus:
-        """Return the branch and what differs from its last commit."""
+        """Return the branch, and the changes since its last commit."""
         env = {"GIT_OPTIONAL_LOCKS": "0"}
         return status_from((await self._run(repo, STATUS, env=env, user=user)).stdout)
 
@@ -109,7 +109,7 @@ class AsyncGit(Part):
         allow_empty: bool = False,
         user: str | None = None,
     ) -> str:
-        """Make a commit of what was added, and return its id.
+        """Make a commit of the added changes, and return its id.
 
         Args:
             repo: The working tree.
@@ -152,7 +152,7 @@ class AsyncGit(Part):
 
         Args:
             repo: The working tree.
-            ref: What to check out.
+            ref: The branch, tag or commit.
             create: Make it as a new branch at the last commit.
             user: The user who runs git.
         """
@@ -198,7 +198,7 @@ class AsyncGit(Part):
         timeout_s: float | None = _LONG_S,
         user: str | None = None,
     ) -> None:
-        """Fetch commits from a remote and merge them into what is checked out.
+        """Fetch commits from a remote and merge them into the current branch.
 
         Args:
             repo: The working tree.
@@ -226,13 +226,13 @@ class AsyncGit(Part):
         paths: _PATHS = (),
         user: str | None = None,
     ) -> str:
-        """Return what changed, as a patch.
+        """Return the changes as a patch.
 
         Args:
             repo: The working tree.
-            ref: Compare with this branch or commit, or two as ``main..work``. None compares with what was
-                added.
-            staged: Compare what was added instead of the files, with ``ref`` or the last commit.
+            ref: Compare with this branch or commit, or two as ``main..work``. None compares with the added
+                changes.
+            staged: Compare the added changes instead of the files, with ``ref`` or the last commit.
             paths: Only these files and directories; none means all.
             user: The user who runs git.
         """

@@ -211,7 +211,7 @@ class AsyncPool:
 
         A kept connection that turns out to be closed is replaced once. This requires that the peer cannot
         have seen the request, or that ``repeatable`` says that seeing it twice does no harm. If so, a request
-        whose fresh connection ends before the answer, as of a peer that just ends, is sent once more as well.
+        is also sent once more if its fresh connection ends before the answer, as when the peer just ends.
         """
         try:
             return await self._asked(request, deadline, body, length, repeatable)

@@ -73,7 +73,7 @@ class AsyncImages:
 
     @staticmethod
     async def get(name: str) -> ImageInfo:
-        """Return what is known of an image in the home, by its name or digest.
+        """Return the info of an image in the home by its name or digest.
 
         Raises:
             ImageNotFoundError: No image has that name.
@@ -83,7 +83,7 @@ class AsyncImages:
 
     @staticmethod
     async def verify(*names: str, on_progress: Callable[[Progress], Any] | None = None) -> VerifyReport:
-        """Read the layers of images and report which files differ from what was written.
+        """Read the layers of images and report the files that do not match their checksums.
 
         Without names, check all images. Files without checksums get them; nothing else changes.
 

@@ -35,13 +35,14 @@ class AsyncLeases:
         return await self._api.call("POST", f"{self._path}/lease", SandboxInfo, body, timeout_s=LONG_S)
 
     async def keep_awake(self, seconds: float) -> SandboxInfo:
-        """Wake the sandbox, and have it count as active for so long, whatever it does.
+        """Wake the sandbox, and let it count as active for this long, whatever it does.
 
-        This concerns the idle times of its lifecycle, not its lease. It always ends, also if this process dies.
-        Inside, a program does the same for up to an hour by writing seconds into ``/run/atoll/keep-awake``.
+        This concerns the idle times of its lifecycle, not its lease. It ends by itself, even if this process
+        dies. Inside, a program does the same for up to an hour by writing seconds into
+        ``/run/atoll/keep-awake``.
 
         Args:
-            seconds: 0 to 86,400. 0 ends what was asked for earlier.
+            seconds: 0 to 86,400. 0 ends an earlier request.
 
         Raises:
             AsleepError: The sandbox sleeps, and use does not wake it.

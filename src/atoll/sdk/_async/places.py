@@ -39,7 +39,7 @@ class AsyncHere:
 
     @property
     def where(self) -> Home:
-        """What names this place."""
+        """The name of this place."""
         return self.home
 
     def without_starting(self) -> AsyncHere:
@@ -94,7 +94,7 @@ class AsyncHere:
             raise await self.explain(error) from error
 
     async def explain(self, error: OSError) -> AtollError:
-        """Return the error that a caller gets for one of the connection."""
+        """Return the caller's error for an error of the connection."""
         if isinstance(error, AtollError):
             return error
         if isinstance(error, TimeoutError):
@@ -127,7 +127,7 @@ class AsyncThere:
 
     @property
     def where(self) -> Server:
-        """What names this place."""
+        """The name of this place."""
         return self.server
 
     def without_starting(self) -> AsyncThere:
@@ -168,7 +168,7 @@ class AsyncThere:
         """Do nothing: the server keeps its supervisor running."""
 
     async def explain(self, error: OSError) -> AtollError:
-        """Return the error that a caller gets for one of the connection."""
+        """Return the caller's error for an error of the connection."""
         if isinstance(error, AtollError):
             return error
         url = self.server.url
@@ -187,7 +187,7 @@ AsyncPlace = AsyncHere | AsyncThere
 
 
 def place_of(given: AsyncPlace | Server | None, *, may_start: bool) -> AsyncPlace:
-    """Return where the sandboxes are; None means what the user has chosen.
+    """Return where the sandboxes are; None means the user's choice.
 
     Raises:
         InvalidSpecError: The environment names a server that cannot be one.
@@ -207,7 +207,7 @@ def place_of(given: AsyncPlace | Server | None, *, may_start: bool) -> AsyncPlac
 
 
 def _bridge() -> Bridge:
-    # what only a server needs is imported then: asyncio and ssl take 50 ms
+    # imported only for a server: asyncio and ssl take 50 ms
     from atoll.sdk._bridge import Bridge
 
     return Bridge.of_process()

@@ -22,7 +22,7 @@ _LONGEST_LOOK_S = 0.5
 
 
 class AsyncPorts(Part):
-    """What listens inside a sandbox. A connection to it wakes the sandbox."""
+    """The ports of a sandbox. A connection to one wakes the sandbox."""
 
     def __init__(self, api: AsyncApi, sandbox_id: str, info: Callable[[], Awaitable[SandboxInfo]]) -> None:
         self._api = api
@@ -102,8 +102,8 @@ class AsyncPorts(Part):
 
         Args:
             port: The port in the sandbox.
-            expires_in_s: Sign the address: it then opens the port to whoever has it, for so many seconds,
-                also if its ports are closed. None signs nothing.
+            expires_in_s: Sign the address: it then opens the port to whoever has it, for this many seconds,
+                even if its ports are closed. None signs nothing.
 
         Raises:
             InvalidSpecError: ``port`` is not a port, or is the agent's, or ``expires_in_s`` is not between a

@@ -55,8 +55,8 @@ class AsyncReaching(AsyncStates):
     ) -> AsyncMcpAddress | AbstractAsyncContextManager[Streams]:
         """Reach a server of the Model Context Protocol that runs inside. Either way it returns a context.
 
-        With ``port`` the context has a ``url`` for streamable HTTP: the port's address at an ``atoll
-        serve`` with a domain, as of ``ports.url``, or else a forwarded port of 127.0.0.1.
+        With ``port`` the context has a ``url`` for streamable HTTP: the port's address at an ``atoll serve``
+        with a domain, as from ``ports.url``, or else a forwarded port of 127.0.0.1.
 
         With ``command`` a stdio server is started, and the context gives the read and the write stream that
         ``ClientSession`` of the package ``mcp`` takes. Leaving it ends the server. This is for

@@ -52,10 +52,10 @@ class AsyncSandbox(AsyncOpening):
         name: The sandbox's name, unique in the home, or None.
         files: The sandbox's files.
         processes: Its programs in the background and on terminals.
-        ports: What listens in it.
+        ports: Its ports.
         code: Runs code in contexts that keep their variables.
         git: Git, run in it.
-        egress: What it may reach, and what was decided about that.
+        egress: Its egress policy and decisions.
         services: Programs that it keeps running.
 
     Every method may raise these errors; the sections below name only the further ones:
@@ -139,7 +139,7 @@ class AsyncSandbox(AsyncOpening):
     def close(self) -> None:
         """Close the connections to the sandbox.
 
-        The sandbox goes on, and the next use of this object connects again.
+        The sandbox keeps running, and the next use of this object connects again.
         """
         self._agent.close()
         self._api.close()
@@ -159,7 +159,7 @@ class AsyncSandbox(AsyncOpening):
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         check: bool = False,
     ) -> ExecResult:
-        """Run a shell line and wait until the shell exits, even if a child goes on in the background.
+        """Run a shell line and wait until the shell exits, even if a child continues in the background.
 
         The shell is killed after 60 seconds unless ``timeout_s`` says otherwise. None means no limit. The
         arguments, effects and errors are those of ``exec``.
@@ -190,7 +190,7 @@ class AsyncSandbox(AsyncOpening):
         The program is killed after 60 seconds unless ``timeout_s`` says otherwise. None means no limit. An
         exit code other than 0 is a result, not an error, unless ``check`` is set. If the call is cancelled or
         interrupted, or a callback fails, the program and its process group are killed. The sandbox itself
-        goes on.
+        keeps running.
 
         Args:
             argv: The program and its arguments.
@@ -243,7 +243,7 @@ class AsyncSandbox(AsyncOpening):
         names: Sequence[str] | None = None,
         lifecycle: Lifecycle | None = None,
     ) -> _Sandboxes:
-        """Make ``count`` running copies of its memory and disk, all or none. The original goes on running.
+        """Make ``count`` running copies of its memory and disk, all or none. The original keeps running.
 
         Each copy has its own id, host name and random state. Its connections to the outside are reset. A call
         that is cancelled or interrupted, or whose process is killed before it returns, leaves no copy.
@@ -277,12 +277,12 @@ class AsyncSandbox(AsyncOpening):
         *,
         on_progress: Callable[[Progress], Any] | None = None,
     ) -> SnapshotInfo:
-        """Go on from a fork's memory and disk, under this sandbox's id and name. The fork ends.
+        """Continue from a fork's memory and disk, under this sandbox's id and name. The fork ends.
 
-        The id, name, addresses, lease, labels, policy, limits and volumes of this sandbox stay; what ran in
-        the fork runs on in it. What this sandbox was is kept as a snapshot. Both stand still meanwhile, so
-        nothing that either of them did is lost. Open connections to both close. A sandbox that was paused or
-        suspended runs afterwards. If this fails, both are as they were.
+        The id, name, addresses, lease, labels, policy, limits and volumes of this sandbox stay. The fork's
+        programs continue in it, and a snapshot keeps its old state. Both stand still meanwhile, so no work of
+        either is lost. Open connections to both close. A sandbox that was paused or suspended runs
+        afterwards. If this fails, both are as they were.
 
         Args:
             fork: The winner: a fork, a fork of one, or another sandbox of the same team, image and volumes.
@@ -290,7 +290,7 @@ class AsyncSandbox(AsyncOpening):
             on_progress: Called every half second when it takes over a second.
 
         Returns:
-            What this sandbox was before. ``rollback`` to it undoes this, except that the fork stays gone.
+            The snapshot of the old state. ``rollback`` to it undoes this, except that the fork stays gone.
 
         Raises:
             InvalidSpecError: The winner is of another team or image, or mounts other volumes.
@@ -316,11 +316,11 @@ class AsyncSandbox(AsyncOpening):
         paths: Sequence[str] = (),
         on_progress: Callable[[Progress], Any] | None = None,
     ) -> FilesDiff:
-        """Return what differs in this sandbox's files from those of a fork, its original or a snapshot.
+        """Return how this sandbox's files differ from those of a fork, its original or a snapshot.
 
         ``added`` is here and not there. The host compares the layers of both disks, so this takes as long as
-        reading what was changed in either, however big the disks are, and wakes nobody. Volumes and what is in
-        memory, such as ``/tmp``, are left out. At most 10,000 changes are returned.
+        reading the changes of either, however big the disks are. It wakes no sandbox. It leaves out volumes
+        and files in memory, such as those in ``/tmp``. At most 10,000 changes are returned.
 
         Args:
             base: A sandbox or snapshot of the same team and image.

@@ -36,10 +36,10 @@ class AsyncSecrets:
         Args:
             name: 1 to 128 letters, digits, ``-`` and ``_``; upper and lower case are the same.
             value: 1 byte to 64 KiB of text, in one line.
-            hosts: Names such as ``api.example.com`` and ``*.example.com`` that alone may ever get the value.
-                Empty means that policies decide.
+            hosts: The only hosts that may ever get the value, such as ``api.example.com`` and
+                ``*.example.com``. Empty means that policies decide.
             metadata: Labels.
-            canary: Make it a fake: when it appears in what a sandbox sends, the sandbox is unplugged.
+            canary: Make it a fake: a sandbox that sends it is unplugged.
             team: The team that owns the secret. Only its sandboxes can use it.
 
         Raises:
@@ -67,7 +67,7 @@ class AsyncSecrets:
 
     @staticmethod
     async def get(id_or_name: str, *, team: str | None = None) -> SecretInfo:
-        """Return what is known of a secret, without its value.
+        """Return the info of a secret, without its value.
 
         Raises:
             SecretNotFoundError: No secret has that id or name.
@@ -84,9 +84,10 @@ class AsyncSecrets:
         metadata: Mapping[str, str] | None = None,
         team: str | None = None,
     ) -> SecretInfo:
-        """Replace a secret's value, its hosts or its labels. None leaves what there is.
+        """Replace a secret's value, its hosts or its labels.
 
-        Requests of sandboxes get the new value from now on, also of those that run already.
+        None leaves one as it is. From now on requests get the new value, also those of sandboxes that run
+        already.
 
         Raises:
             SecretNotFoundError: No secret has that id or name.

@@ -22,10 +22,10 @@ _LOGS_S = 60.0
 
 
 class AsyncServices(Part):
-    """Adds services to a sandbox, and tells how they are. Get it from ``sandbox.services``.
+    """Adds services to a sandbox, and tells their states. Get it from ``sandbox.services``.
 
     A service starts when it is added, and each time the sandbox boots from its disk. When its sandbox sleeps,
-    forks or is rolled back, it goes on as every program does.
+    forks or is rolled back, it continues as every program does.
     """
 
     def __init__(self, api: AsyncApi, agent: AsyncAgent, path: str) -> None:
@@ -49,16 +49,16 @@ class AsyncServices(Part):
         Args:
             name: Unique in the sandbox: 1 to 63 lower case letters, digits and dashes.
             command: A shell line (str), or a program and its arguments (a list). It must keep running in the
-                foreground. What it leaves in its process group at its end is killed.
+                foreground. At its end, the rest of its process group is killed.
             restart: When it starts again after its end: ``"always"``, ``"on-failure"`` (an exit code other
                 than 0, or a failed health check) or ``"never"``. The pause before that grows from 0.2 to 30
                 seconds, until it has run for 10 seconds.
-            health: How to tell whether it works: a shell line that ends with 0, or a ``HealthCheck``. None
+            health: How to tell whether it works: a shell line that exits with 0, or a ``HealthCheck``. None
                 checks that its port, if it has one, takes connections.
             port: The port that it listens on.
-            schedule: Run it once each time, in UTC: five fields as of cron, like ``"0 3 * * *"``, or
-                ``"every 10m"``. A sandbox that sleeps is woken for it. What was missed while no supervisor
-                ran runs once, at its next start. None keeps the service running.
+            schedule: Run it once each time, in UTC: ``"every 10m"``, or five fields as in cron, like
+                ``"0 3 * * *"``. Each run wakes a sandbox that sleeps. If runs were missed while no supervisor
+                ran, one follows at its next start. None keeps the service running.
             **options: ``cwd``, ``env`` and ``user`` as in ``run``, and ``timeout_s``, the seconds until a run
                 of a schedule is killed, 3,600 unless given. Snapshots contain ``env``, so do not put secrets
                 there.
@@ -95,11 +95,11 @@ class AsyncServices(Part):
         return await self._api.call("POST", self._path, ServiceInfo, spec, timeout_s=LONG_S)
 
     async def list(self) -> Rows[ServiceInfo]:
-        """Return all services and how they are, in the order of their addition, without waking the sandbox."""
+        """Return all services and their states, oldest first, without waking the sandbox."""
         return Rows(await self._api.call("GET", self._path, list[ServiceInfo]))
 
     async def get(self, name: str) -> ServiceInfo:
-        """Return one service and how it is, without waking the sandbox.
+        """Return one service and its state, without waking the sandbox.
 
         Raises:
             ServiceNotFoundError: The sandbox has no such service.
@@ -156,16 +156,16 @@ class AsyncServices(Part):
     async def logs(
         self, name: str, *, follow: bool = False, lines: int | None = 1000, max_bytes: int = MIB
     ) -> AsyncIterator[Output]:
-        """Iterate over the last that all runs of a service have printed. This wakes the sandbox.
+        """Iterate over the last output of a service, from all of its runs. This wakes the sandbox.
 
         The sandbox keeps the last MiB.
 
         Args:
             name: The service.
-            follow: Continue with new output until the service is removed. What comes faster than it is read
-                is left out.
-            lines: How many lines of what was printed before, the last ones, of both streams together: 1,000
-                unless given. None means all that is kept.
+            follow: Continue with new output until the service is removed. Output that comes faster than it is
+                read is left out.
+            lines: How many of the last lines to begin with, of both streams together: 1,000 unless given.
+                None means all that is kept.
             max_bytes: How many bytes of it at most, a MiB unless given.
 
         Raises:

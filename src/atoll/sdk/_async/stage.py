@@ -57,7 +57,7 @@ _EMPTY_TAR = bytes(1024)
 
 @dataclass(kw_only=True, slots=True)
 class AsyncBuildJob:
-    """What the stages of one build share.
+    """The parts that the stages of one build share.
 
     ``step`` says how far the build is; ``stage`` returns a sandbox with the files of a stage.
     """
@@ -89,14 +89,14 @@ class AsyncBuildJob:
 
 
 class AsyncStage:
-    """Runs a line of steps in a sandbox of its own.
+    """Runs a series of steps in a sandbox of its own.
 
     Args:
         job: The build.
         steps: The steps.
-        base: What they start from.
+        base: The base from which they start.
         name: The stage's name in the log; "" is the template itself.
-        prepared: How many of the first steps count as part of what they start from.
+        prepared: How many of the first steps count as part of the base.
     """
 
     def __init__(
@@ -360,7 +360,7 @@ async def read_pieces(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _going_on(stopped: threading.Event, end_at: float) -> None:
-    """Raise when a build that was cancelled, or has no time left, is to read nothing more."""
+    """Raise if the build was cancelled or has no time left, so that it reads nothing more."""
     if stopped.is_set():
         raise _too_long()
     left_s(end_at)

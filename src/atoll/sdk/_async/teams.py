@@ -45,7 +45,7 @@ class AsyncTeams:
 
     @staticmethod
     async def get(name: str) -> TeamInfo:
-        """Return what is known of a team.
+        """Return the info of a team.
 
         Raises:
             TeamNotFoundError: No team has that name.
@@ -55,7 +55,7 @@ class AsyncTeams:
 
     @staticmethod
     async def use(name: str) -> TeamUse:
-        """Return what a team uses now.
+        """Return the team's use now.
 
         Its disk use is measured again if the last figure is older than a few seconds.
 
@@ -80,10 +80,10 @@ class AsyncTeams:
 
     @staticmethod
     async def set_ceiling(name: str, policy: EgressPolicy | None) -> TeamInfo:
-        """Set what a team's sandboxes reach at most, whatever their own policies say.
+        """Set the most that a team's sandboxes may reach, whatever their own policies say.
 
-        What passes must pass both. The ceiling is in force at once, also for open connections; sandboxes that
-        sleep wake under it.
+        A request must pass both. The ceiling applies at once, also for open connections; sandboxes that sleep
+        wake under it.
 
         Args:
             policy: A preset's name, or a policy whose rules allow, deny or unplug. None is no ceiling.

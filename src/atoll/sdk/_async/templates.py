@@ -39,7 +39,7 @@ class AsyncTemplates:
 
     @staticmethod
     async def get(template: str, *, team: str | None = None) -> TemplateInfo:
-        """Return what is known of a template, by its id, its name, or ``TEAM/NAME``.
+        """Return the info of a template by its id, its name, or ``TEAM/NAME``.
 
         Raises:
             TemplateNotFoundError: The team sees no such template.
@@ -49,7 +49,7 @@ class AsyncTemplates:
 
     @staticmethod
     async def resolve(template: str, team: str | None = None) -> Resolved:
-        """Return what a sandbox of ``NAME`` or ``NAME:TAG`` starts from.
+        """Return the snapshot or image from which a sandbox of ``NAME`` or ``NAME:TAG`` starts.
 
         Raises:
             TemplateNotFoundError: There is no such template, or the template has no such tag.
@@ -205,7 +205,7 @@ class AsyncTemplates:
 
     @staticmethod
     async def build_info(build_id: str) -> BuildInfo:
-        """Return what is known of a build.
+        """Return the info of a build.
 
         Raises:
             TemplateNotFoundError: No build has that id.

@@ -47,7 +47,7 @@ class AsyncVolumes:
 
     @staticmethod
     async def get(id_or_name: str, *, team: str | None = None) -> VolumeInfo:
-        """Return what is known of a volume.
+        """Return the info of a volume.
 
         Raises:
             VolumeNotFoundError: No volume has that id or name.

@@ -1,4 +1,4 @@
-"""Reports what happens in a directory of a sandbox, as it happens."""
+"""Reports changes in a directory of a sandbox, as they happen."""
 
 from __future__ import annotations
 

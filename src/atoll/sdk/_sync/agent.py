@@ -77,7 +77,10 @@ class Agent:
         repeatable: bool = False,
         slow: bool = False,
     ) -> bytes:
-        """Make one call and return the answer's body. A ``slow`` call answers only when all is done."""
+        """Make one call and return the answer's body.
+
+        A ``slow`` call answers only when everything is done.
+        """
         deadline = Deadline(timeout_s, silence_s=None if slow else SILENCE_S)
         answer = self.open(request, deadline, body=body, length=length, repeatable=repeatable)
         return answer.read_all(_ANSWER_BYTES)
@@ -100,7 +103,7 @@ class Agent:
             error.sandbox_id = self.sandbox_id
             answer.close()
             if isinstance(error, NoSpaceError):
-                with suppress(AtollError):  # it is only about the remedy
+                with suppress(AtollError):  # it matters only for the remedy
                     error.remedy = space_hint(self._info())
             raise error
         return answer
@@ -223,7 +226,7 @@ class Frames:
         return data
 
     def until_end(self) -> None:
-        """Read what follows the last frame, so that the connection can be used again."""
+        """Read the rest after the last frame, so that the connection can be used again."""
         if self._answer.read():
             self.close()
 

@@ -61,7 +61,7 @@ class Api:
     A server on another machine passes them on to its supervisor.
 
     Args:
-        place: Where the sandboxes are; None means what the user has chosen.
+        place: Where the sandboxes are; None means the user's choice.
         may_start: Whether to start a supervisor.
         kept: How many idle connections to keep.
     """
@@ -136,8 +136,8 @@ class Api:
 
         Args:
             path: The route.
-            kind: What it answers with.
-            body: What it is asked.
+            kind: The type of the answer.
+            body: The body of the request.
             handle: Makes the handle.
             on_progress: Called with progress reports.
             within_s: When to give up, starting the supervisor included. None means half an hour.
@@ -171,7 +171,7 @@ class Api:
             raise
 
     def _undo(self, token: str) -> None:
-        """Have everything killed that a request made or still makes.
+        """Kill everything that a request made or still makes.
 
         Closing the connection cancels a request only until its answer is read.
         """

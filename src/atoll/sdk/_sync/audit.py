@@ -1,5 +1,5 @@
 # Made by scripts/unasync.py from sdk/_async/audit.py: do not edit.
-"""The audit log of the home: what was done, by whom, and whether anybody has changed what was written."""
+"""The audit log of the home: who did what, and whether anybody has changed the log."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ class Audit:
         Args:
             sandbox: Only entries about the sandbox with this id, killed or not.
             team: Only entries about this team and its sandboxes.
-            act: Only this act, such as ``sandbox.killed``, or all that begin with it and a dot: ``egress``.
+            act: Only this act, such as ``sandbox.killed``, or every act that begins with it and a dot:
+                ``egress``.
             since: Only entries from this time on, in Unix seconds.
             until: Only entries before this time.
-            newest: Only entries among the newest so many of the whole log.
-            follow: Go on with entries as they are written, without an end.
+            newest: Only entries among this many newest ones of the whole log.
+            follow: Continue with new entries as they are written, without an end.
         """
         for name, text in (("sandbox", sandbox), ("team", team), ("act", act)):
             if text is not None:
@@ -66,7 +67,7 @@ class Audit:
 
     @staticmethod
     def verify(*, on_progress: Callable[[Progress], Any] | None = None) -> AuditReport:
-        """Check the whole log against its key, and name each place where it is not as it was written.
+        """Check the whole log against its key, and name each place that somebody has changed.
 
         A million entries take about ten seconds.
 

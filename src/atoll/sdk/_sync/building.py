@@ -70,12 +70,12 @@ class Builder:
 
     @property
     def step(self) -> str:
-        """How far it is: ``"base"``, a step's number from 1, with its stage before it, or ``"finalize"``."""
+        """The current step: ``"base"``, ``"finalize"``, or a number from 1, with its stage before it."""
         return self._job.step
 
     @property
     def image(self) -> str | None:
-        """What the template is based on."""
+        """The image that the template is based on."""
         return (self._last.image if self._last else None) or self._image
 
     def run(self) -> str:
@@ -101,7 +101,7 @@ class Builder:
         return self._finish(last, keys[-1], snapshot_id)
 
     def _plan(self, name: str) -> None:
-        """Find out what a stage starts from, and the keys of its states."""
+        """Find the base of a stage, and the keys of its states."""
         stage = self._spec.stages[name]
         image = stage.image or "base"
         self._job.say(f"FROM {image} AS {name}" if stage.steps else f"FROM {image}")
@@ -113,7 +113,7 @@ class Builder:
         self._stages[name] = Stage(self._job, stage.steps, base, name=name)
 
     def _stage(self, name: str) -> Sandbox:
-        """Return a sandbox with the files of a stage, which is built if it was not."""
+        """Return a sandbox with the files of a stage. Build the stage if it was not built."""
         stage, keys = self._stages[name], self._stage_keys[name][1:]
         if name not in self._built:
             most = 0 if self._spec.force else _steps.unforced(self._spec.stages[name].steps)
@@ -123,7 +123,7 @@ class Builder:
         return stage.sandbox
 
     def _base(self) -> Base:
-        """Return what the template starts from: its kind, and a value that identifies it."""
+        """Return the base of the template: its kind, and a value that identifies it."""
         if self._spec.template is not None:
             if self._spec.image is not None:
                 raise InvalidSpecError("a template is built from an image or a template", hint="give one")
@@ -147,7 +147,7 @@ class Builder:
         return "image", info.digest
 
     def _digests(self, steps: Sequence[Step]) -> dict[int, str]:
-        """Return a digest of what each copy step copies; of a stage, the key of its last state."""
+        """Return a digest of each copy step's files; for a stage's files, the key of its last state."""
         found = {}
         for index, step in enumerate(steps):
             if isinstance(step, CopyStep) and step.stage is not None:
@@ -158,7 +158,7 @@ class Builder:
         return found
 
     def _finish(self, last: Stage, key: str, snapshot_id: str) -> str:
-        """Run what has to run in every sandbox of the template, and store the result."""
+        """Run the programs that every sandbox of the template runs, and store the result."""
         if not self._runs_something and not last.changed and snapshot_id:
             self._job.record(key, snapshot_id)
             return snapshot_id

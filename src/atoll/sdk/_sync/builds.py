@@ -1,5 +1,5 @@
 # Made by scripts/unasync.py from sdk/_async/builds.py: do not edit.
-"""Builds of templates: asked for, and carried out here or by a server."""
+"""Requests builds of templates, and carries them out here or on a server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def request_build(
     limits: Limits | None = None,
     public: bool | None = None,
 ) -> BuildInfo:
-    """Make a build that waits to be begun. The template of that name is made if it is missing.
+    """Make a build that waits for its start. The template of that name is made if it is missing.
 
     Args:
         name: Lower case letters, digits, ``-`` and ``_``; a tag may follow.

@@ -38,7 +38,8 @@ from atoll.types import CodeContext, CodeOutput, CodeResult, CodeVariable, ExecR
 from atoll.types.internal import check_text, copied, path_text
 
 _CALL_S = 120.0
-# the server inside interrupts the code, and kills what goes on; the client waits this much longer for its answer
+# the server inside interrupts the code, and kills code that runs on; the client waits this much longer for
+# its answer
 _GRACE_S = 10.0
 _INTERRUPTED = 130
 _ERROR_BYTES = 64 * 1024
@@ -80,8 +81,8 @@ class Code(Part):
     ) -> CodeResult:
         """Run code and return what it showed. An exception in it is part of the result.
 
-        A call that is cancelled or runs out of time interrupts the code; the variables stay. Code that goes on 5
-        seconds later is killed with its kernel, and the context has lost its variables.
+        A call that is cancelled or runs out of time interrupts the code; the variables stay. Code that still
+        runs 5 seconds later is killed with its kernel, and the context loses its variables.
 
         Args:
             code: The code. The value of its last line is the main output.
@@ -145,7 +146,7 @@ class Code(Part):
     def create_context(
         self, language: str | None = None, *, cwd: GuestPath | None = None
     ) -> CodeContext:
-        """Start a context of its own.
+        """Start a new context.
 
         Args:
             language: As for ``run``.
@@ -179,7 +180,7 @@ class Code(Part):
         self._call(change_context(_id_of(context), "restart"))
 
     def interrupt(self, context: CodeContext | str) -> None:
-        """Interrupt what a context runs, as Ctrl-C does; its variables stay.
+        """Interrupt the code of a context, as Ctrl-C does; its variables stay.
 
         Raises:
             NotFoundError: There is no such context.

@@ -95,7 +95,7 @@ class Files(Contents, Part):
         Args:
             path: The file or directory.
             to: The new name. On another file system inside, this copies it there.
-            timeout_s: Seconds to wait; None means as long as it takes. After that, the work goes on inside.
+            timeout_s: Seconds to wait; None means as long as it takes. After that, the work continues inside.
             user: The user whose rights apply.
 
         Raises:
@@ -118,7 +118,7 @@ class Files(Contents, Part):
         Args:
             path: The file or directory.
             to: The name of the copy.
-            timeout_s: Seconds to wait; None means as long as it takes. After that, the work goes on inside.
+            timeout_s: Seconds to wait; None means as long as it takes. After that, the work continues inside.
             user: The user whose rights apply.
 
         Raises:
@@ -137,10 +137,10 @@ class Files(Contents, Part):
         """Set the permission bits of a file or directory.
 
         Args:
-            path: The file or directory; of a symbolic link, what it leads to.
+            path: The file or directory; a symbolic link is followed.
             mode: The bits, like ``0o755``.
-            recursive: Set them on all that is in the directory too, but not through symbolic links. What lies
-                deeper than a path can name is refused.
+            recursive: Set them on everything in the directory too, but not through symbolic links. An entry
+                that lies deeper than a path can name is refused.
             user: The user whose rights apply.
 
         Raises:
@@ -161,7 +161,7 @@ class Files(Contents, Part):
         Args:
             path: The file or directory; a symbolic link is given away itself.
             owner: ``USER`` or ``USER:GROUP``, names or numbers. Without a group, it is the user's own.
-            recursive: Give away all that is in the directory too, but nothing through symbolic links.
+            recursive: Give away everything in the directory too, but nothing through symbolic links.
             user: The user whose rights apply. Hardly anyone but ``"root"`` may do this. Relative paths start
                 at this user's home.
 
@@ -186,7 +186,7 @@ class Files(Contents, Part):
             pattern: ``*`` and ``?`` stay within a name, ``**`` crosses directories, ``[a-z]`` and ``{a,b}``
                 choose: ``src/**/*.{ts,tsx}``. ``*.py`` finds only files directly in ``path``.
             path: The directory.
-            hidden: Also names that begin with a dot. Without it, they are found where the pattern names them.
+            hidden: Also names that begin with a dot. Without it, a pattern must name them.
             user: The user whose rights apply.
 
         Raises:
@@ -214,8 +214,8 @@ class Files(Contents, Part):
     ) -> SearchResult:
         """Search the text of files for a pattern, line by line, inside the sandbox and on all its processors.
 
-        Binary files, symbolic links and what the user may not read are left out, as are ``/proc``, ``/sys``
-        and ``/dev`` unless the search begins in them.
+        It leaves out binary files, symbolic links and files that the user may not read. It also leaves out
+        ``/proc``, ``/sys`` and ``/dev``, unless it begins in them.
 
         Args:
             pattern: A regular expression (RE2: no backreferences or lookaround). A match is within one line.
@@ -224,7 +224,7 @@ class Files(Contents, Part):
                 and directories that match one with ``!`` before it are left out: ``!node_modules``.
             literal: Take the pattern as plain text.
             ignore_case: Take upper and lower case as the same.
-            hidden: Also search what has a name that begins with a dot.
+            hidden: Also search files and directories whose names begin with a dot.
             max_matches: How many matches to return at most, up to 100,000. Together their paths and texts have
                 8 MiB at most. The result's ``truncated`` says if there were more.
             timeout_s: Seconds until the search is given up; None means no limit.
@@ -260,7 +260,7 @@ class Files(Contents, Part):
 
         Args:
             path: The file or directory.
-            timeout_s: Seconds to wait; None means as long as it takes. After that, the work goes on inside.
+            timeout_s: Seconds to wait; None means as long as it takes. After that, the work continues inside.
             user: The user whose rights apply.
 
         Raises:
@@ -282,11 +282,11 @@ class Files(Contents, Part):
 
         A directory's content is added to the directory ``path``. Files and new directories keep their
         permission bits; directories that are there stay as they are. Symbolic links stay links. Sockets,
-        pipes and devices are left out. What goes into a directory that is a link inside goes through that
-        link, if it belongs to root or to ``user``.
+        pipes and devices are left out. If a directory is a link inside, its content goes through that link,
+        provided that the link belongs to root or to ``user``.
 
         Args:
-            local: What to copy.
+            local: The file or directory to copy.
             path: The file or directory in the sandbox.
             on_progress: Called with the number of bytes copied and the total.
             user: Who owns it in the sandbox.

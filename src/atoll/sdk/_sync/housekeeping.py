@@ -1,5 +1,5 @@
 # Made by scripts/unasync.py from sdk/_async/housekeeping.py: do not edit.
-"""What keeps a home in order: its disk, and its sandboxes over a reboot of the host."""
+"""Keeps a home in order: its disk, and its sandboxes over a reboot of the host."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from atoll.types import (
 
 
 class Housekeeping:
-    """Tells what uses a home's disk, checks what is stored, and puts all its sandboxes to sleep before a reboot.
+    """Measures a home's disk use, checks its stored files, and suspends all its sandboxes before a reboot.
 
-    All but ``disk_use`` is for the machine with the sandboxes.
+    Everything but ``disk_use`` works only on the machine with the sandboxes.
     """
 
     @staticmethod
     def disk_use(team: str | None = None) -> DiskReport:
-        """Measure what each sandbox, snapshot, image, template, volume and team uses on the disk.
+        """Measure the disk use of each sandbox, snapshot, image, template, volume and team.
 
-        What has not changed since the last time is not measured again. With a server, this reports what the
-        key's team has.
+        It does not measure again what has not changed since the last time. With a server, it reports on the
+        key's team.
 
         Args:
-            team: Report only what this team has. None reports everything.
+            team: Report only on this team. None reports on everything.
 
         Raises:
             TeamNotFoundError: There is no such team.
@@ -56,10 +56,11 @@ class Housekeeping:
     ) -> DrainReport:
         """Suspend all sandboxes, and let none start or wake until ``undrain``, also after a reboot.
 
-        Calls that would start or wake one raise DrainingError meanwhile. The drain goes on if this is cancelled.
+        Calls that would start or wake one raise DrainingError meanwhile. The drain continues if this is
+        cancelled.
 
         Args:
-            timeout_s: Seconds to wait; those that do not sleep by then are reported as failed. None waits for
+            timeout_s: Seconds to wait; a sandbox that does not sleep by then counts as failed. None waits for
                 ever.
             on_progress: Called with how many sleep.
 
@@ -99,7 +100,7 @@ class Housekeeping:
         Everything keeps running. ``whole`` is False if something is lost. Each part names what needs it.
 
         Args:
-            repair: Repair what has a second copy. Nothing is removed.
+            repair: Repair parts that have a second copy. Nothing is removed.
             on_progress: Called with how much was read.
 
         Raises:
@@ -116,9 +117,9 @@ class Housekeeping:
 
     @staticmethod
     def upgrade_check() -> UpgradeReport:
-        """Return which sleeping sandboxes and snapshots another engine made than the one installed now.
+        """Return the sleeping sandboxes and snapshots that need an engine other than the installed one.
 
-        They wake with the program that made them, which the home keeps as long as something needs it.
+        They wake with their own engine, which the home keeps as long as something needs it.
         """
         with contextlib.closing(Api()) as api:
             return api.call("GET", "/v1/upgrade", UpgradeReport)

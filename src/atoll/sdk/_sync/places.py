@@ -40,7 +40,7 @@ class Here:
 
     @property
     def where(self) -> Home:
-        """What names this place."""
+        """The name of this place."""
         return self.home
 
     def without_starting(self) -> Here:
@@ -95,7 +95,7 @@ class Here:
             raise self.explain(error) from error
 
     def explain(self, error: OSError) -> AtollError:
-        """Return the error that a caller gets for one of the connection."""
+        """Return the caller's error for an error of the connection."""
         if isinstance(error, AtollError):
             return error
         if isinstance(error, TimeoutError):
@@ -128,7 +128,7 @@ class There:
 
     @property
     def where(self) -> Server:
-        """What names this place."""
+        """The name of this place."""
         return self.server
 
     def without_starting(self) -> There:
@@ -169,7 +169,7 @@ class There:
         """Do nothing: the server keeps its supervisor running."""
 
     def explain(self, error: OSError) -> AtollError:
-        """Return the error that a caller gets for one of the connection."""
+        """Return the caller's error for an error of the connection."""
         if isinstance(error, AtollError):
             return error
         url = self.server.url
@@ -188,7 +188,7 @@ Place = Here | There
 
 
 def place_of(given: Place | Server | None, *, may_start: bool) -> Place:
-    """Return where the sandboxes are; None means what the user has chosen.
+    """Return where the sandboxes are; None means the user's choice.
 
     Raises:
         InvalidSpecError: The environment names a server that cannot be one.
@@ -208,7 +208,7 @@ def place_of(given: Place | Server | None, *, may_start: bool) -> Place:
 
 
 def _bridge() -> Bridge:
-    # what only a server needs is imported then: asyncio and ssl take 50 ms
+    # imported only for a server: asyncio and ssl take 50 ms
     from atoll.sdk._bridge import Bridge
 
     return Bridge.of_process()

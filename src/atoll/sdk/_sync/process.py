@@ -41,7 +41,7 @@ _SIGKILL = 9
 class Process:
     """A program in a sandbox, by its ``pid``.
 
-    The program goes on when this object is closed or this client ends. Iterating gives the output piece by
+    The program continues when this object is closed or this client ends. Iterating gives the output piece by
     piece until the program ends: first what the guest kept (the last MiB), then what follows. With ``start(…,
     stream=True)`` it gives every byte, and the program blocks while nobody reads. After an error, a
     cancellation or Ctrl-C broke off a wait, the next one starts with what the guest kept, so output may
@@ -92,7 +92,7 @@ class Process:
         """Wait until the program ends, and return its result with the output that was not read by iterating.
 
         Args:
-            timeout_s: Seconds to wait. The program goes on after that. None waits as long as the program
+            timeout_s: Seconds to wait. The program continues after that. None waits as long as the program
                 runs.
             on_stdout: Called with each piece of output, or of the terminal's output, as text.
             on_stderr: The same for standard error.
@@ -103,7 +103,7 @@ class Process:
             ExecTimeoutError: The program ran past the ``timeout_s`` given at its start and was killed.
             ProcessNotFoundError: The program ended more than 10 minutes ago.
             SandboxCrashedError: The sandbox's processes died.
-            StateError: The sandbox was put to sleep meanwhile. The program goes on when the sandbox wakes.
+            StateError: The sandbox was put to sleep meanwhile. The program continues when the sandbox wakes.
         """
         if timeout_s is not None:
             check_number("timeout_s", timeout_s, hint="give seconds, or None to wait as long as it runs")
@@ -179,7 +179,7 @@ class Process:
             self._agent.call(write_stdin(self.pid, end=True, body=b""))
 
     def close(self) -> None:
-        """Stop following the program's output. The program goes on."""
+        """Stop following the program's output. The program continues."""
         if self._frames is not None:
             self._frames.close()
             self._frames = None
@@ -193,7 +193,7 @@ class Process:
                 self.close()
                 self._end = end_from(frame.payload)
         except BaseException:
-            # the program may go on, also after a cancellation or Ctrl-C, and the next use finds it again
+            # the program may continue, also after a cancellation or Ctrl-C, and the next use finds it again
             self.close()
             raise
         return frame

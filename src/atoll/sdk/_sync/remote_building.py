@@ -1,5 +1,5 @@
 # Made by scripts/unasync.py from sdk/_async/remote_building.py: do not edit.
-"""Has a server on another machine build a template: it gets the definition and the files, and says how it goes."""
+"""Lets a server on another machine build a template: sends it the definition and the files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LINE_BYTES = 1 << 20
 
 
 class RemoteBuilder:
-    """Has a server build one template.
+    """Lets a server build one template.
 
     Args:
         api: The connection to the server.
@@ -57,7 +57,9 @@ class RemoteBuilder:
         self._on_line = on_line
 
     def run(self, timeout_s: float) -> BuildInfo:
-        """Send what is needed, and return when the build is ready. A caller that stops waiting cancels it.
+        """Send the definition and the files, and return when the build is ready.
+
+        A caller that stops waiting cancels it.
 
         Args:
             timeout_s: Seconds for running and copying.
@@ -92,7 +94,7 @@ class RemoteBuilder:
         return msgspec.structs.replace(stage, steps=[self._sent(step) for step in stage.steps])
 
     def _sent(self, step: Step) -> Step:
-        """Upload what a copy step needs, unless the server has it, and return the step with the upload's name."""
+        """Upload a copy step's files, unless the server has them. Return the step with the upload's name."""
         if not isinstance(step, CopyStep) or step.stage is not None:
             return step
         digest = in_thread(self._context.upload_name, step.sources, step.archive)

@@ -1,5 +1,5 @@
 # Made by scripts/unasync.py from sdk/_async/resolving.py: do not edit.
-"""What the name of a template stands for."""
+"""Resolves the names of templates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from atoll.types import Resolved
 
 
 def resolved(api: Api, template: str, team: str | None) -> Resolved:
-    """What a sandbox of ``NAME`` or ``NAME:TAG`` starts from.
+    """Return the snapshot or image from which a sandbox of ``NAME`` or ``NAME:TAG`` starts.
 
     Raises:
         TemplateNotFoundError: There is no such template, or it has no such tag.
@@ -17,6 +17,6 @@ def resolved(api: Api, template: str, team: str | None) -> Resolved:
 
 
 def of_team(team: str | None, **more: str) -> str:
-    """The query of a path that asks for what a team has, with more to ask for."""
+    """Return the query of a path that asks for a team's own, and for ``more``."""
     values = {**more, **({"team": team} if team is not None else {})}
     return f"?{'&'.join(f'{name}={ref(value)}' for name, value in values.items())}" if values else ""

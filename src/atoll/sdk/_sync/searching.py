@@ -1,5 +1,5 @@
 # Made by scripts/unasync.py from sdk/_async/searching.py: do not edit.
-"""Searches the files of a sandbox. All that comes back is the guest's, so all of it is bounded."""
+"""Searches the files of a sandbox. The guest writes the whole answer, so every part of it is bounded."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Snapshots:
 
     @staticmethod
     def get(id_or_name: str) -> SnapshotInfo:
-        """Return what is known of a snapshot.
+        """Return the info of a snapshot.
 
         Raises:
             SnapshotNotFoundError: No snapshot has that id or name.
@@ -38,7 +38,7 @@ class Snapshots:
 
     @staticmethod
     def digest(id_or_name: str) -> str:
-        """Return a digest of all that a snapshot consists of: its memory, its disk, and its image.
+        """Return a digest of the whole snapshot: its memory, its disk, and its image.
 
         Sandboxes made of snapshots with the same digest start from the same state, byte by byte. The first
         call reads the whole snapshot.
@@ -64,7 +64,7 @@ class Snapshots:
 
     @staticmethod
     def verify(*names: str, on_progress: Callable[[Progress], Any] | None = None) -> VerifyReport:
-        """Read the checkpoints and layers of snapshots and report which files differ from what was written.
+        """Read checkpoints and layers of snapshots and report the files that do not match their checksums.
 
         Without names, check all snapshots, and also the layers and checkpoints of sandboxes. Files without
         checksums get them; nothing else changes. Sandboxes keep running meanwhile.

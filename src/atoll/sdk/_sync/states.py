@@ -1,5 +1,5 @@
 # Made by scripts/unasync.py from sdk/_async/states.py: do not edit.
-"""The states of one sandbox, and what is known of it."""
+"""The states of one sandbox, and its info."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class States(Leases):
     def set_network(
         self, network: EgressPolicy, *, attributes: Mapping[str, str | None] | None = None
     ) -> None:
-        """Change what the sandbox may reach. This takes effect at once, also for connections that are open.
+        """Change what the sandbox may reach. This takes effect at once, also on open connections.
 
         Args:
             network: A ``Policy``, or a preset's name: ``"none"``, ``"packages"``, ``"web-read-only"`` or
@@ -93,11 +93,11 @@ class States(Leases):
         self._change("network", NetworkRequest(network=network, attributes=given))
 
     def stats(self) -> SandboxStats:
-        """Return what the sandbox uses of the host, without waking it."""
+        """Return the sandbox's use of the host, without waking it."""
         return self._api.call("GET", f"{self._path}/stats", SandboxStats)
 
     def stats_history(self, start: float | None = None, end: float | None = None) -> list[StatsSample]:
-        """Return what the sandbox used while it ran in the last hour, every five seconds, oldest first.
+        """Return the sandbox's use in the last hour, for every five seconds that it ran, oldest first.
 
         This does not wake it.
 
@@ -112,7 +112,7 @@ class States(Leases):
         return Rows(self._api.call("GET", f"{self._path}/stats/history{query}", list[StatsSample]))
 
     def info(self) -> SandboxInfo:
-        """Return what is known of the sandbox now: its state, labels and limits. This does not wake it."""
+        """Return the current info of the sandbox: its state, labels and limits. This does not wake it."""
         return self._api.call("GET", self._path, SandboxInfo)
 
     def pause(self) -> None:
@@ -151,11 +151,12 @@ class States(Leases):
         self._change("resume", ResumeRequest(ttl_s=ttl_s, memory=memory), on_progress)
 
     def unplug(self, reason: str | None = None) -> None:
-        """Cut the sandbox's network at once, both ways, and freeze it. No use wakes it until ``replug``.
+        """Cut the sandbox's network at once, both ways, and freeze the sandbox.
 
-        Open connections end, too. The sandbox is kept as it is for inspection. ``info``, ``logs``, ``stats``,
-        ``snapshot``, ``suspend``, ``fork`` and ``kill`` still work; copies of it have no network. A sandbox
-        that sleeps stays asleep. One that is unplugged already keeps its first reason.
+        No use wakes it until ``replug``. Open connections end, too. The sandbox is kept as it is for
+        inspection. ``info``, ``logs``, ``stats``, ``snapshot``, ``suspend``, ``fork`` and ``kill`` still
+        work; copies of it have no network. A sandbox that sleeps stays asleep. One that is unplugged already
+        keeps its first reason.
 
         Args:
             reason: Why, as ``info`` shows it to people.
@@ -170,8 +171,8 @@ class States(Leases):
     def replug(self) -> None:
         """Undo ``unplug``: give the sandbox its network back, by its policy.
 
-        It runs on where it was if it ran before; else it stays paused or suspended. Connections that it had
-        are gone. A sandbox that is not unplugged stays as it is.
+        If it ran before, it continues where it was; else it stays paused or suspended. Connections that it
+        had are gone. A sandbox that is not unplugged stays as it is.
         """
         self._change("replug")
 
@@ -190,9 +191,9 @@ class States(Leases):
 
         Raises:
             UnsupportedError: The sandbox's engine cannot suspend.
-            NoSpaceError: The disk under the home is full. The sandbox goes on running.
+            NoSpaceError: The disk under the home is full. The sandbox keeps running.
             QuotaError: The team's quota allows no more sleeping sandboxes, or its disk quota is used up. The
-                sandbox goes on running.
+                sandbox keeps running.
         """
         self._change("suspend", SuspendRequest(memory=memory), on_progress)
 
@@ -211,7 +212,7 @@ class States(Leases):
     def snapshot(self, name: str | None = None, *, comment: str = "") -> SnapshotInfo:
         """Store the sandbox's memory and disk as they are at this moment.
 
-        The snapshot is safely on disk when this returns. The sandbox goes on running.
+        The snapshot is safely on disk when this returns. The sandbox keeps running.
 
         Args:
             name: Unique in the home; None leaves the snapshot unnamed.

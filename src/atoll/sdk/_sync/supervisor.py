@@ -34,12 +34,12 @@ class Supervisor:
 
     @staticmethod
     def hello() -> Hello | None:
-        """Return who runs, of any version, or None if no supervisor runs. Starts nothing."""
+        """Return the greeting of a supervisor of any version, or None if none runs. Starts nothing."""
         return _if_running("GET", "/hello", Hello)
 
     @staticmethod
     def sandboxes() -> Listed | None:
-        """Return what a supervisor of any version has, or None if none runs. Starts nothing."""
+        """Return the sandboxes of a supervisor of any version, or None if none runs. Starts nothing."""
         return _if_running("GET", "/list", Listed)
 
     @staticmethod
@@ -64,7 +64,7 @@ class Supervisor:
     def unplug_all(reason: str | None = None) -> UnpluggedAll:
         """Unplug every sandbox of the home, see ``Sandbox.unplug``: all networks first.
 
-        One that fails does not keep the others.
+        A failure does not stop the others.
         """
         if reason is not None:
             check_text("reason", reason)
@@ -78,7 +78,7 @@ class Supervisor:
     ) -> list[EmergencyUnplugged]:
         """Unplug sandboxes in a separate process, without the supervisor, which may hang.
 
-        The supervisor keeps them unplugged when it goes on, and so does the next one.
+        The supervisor keeps them unplugged when it continues, and so does the next one.
 
         Args:
             sandboxes: Their ids or names. None of them means every sandbox of the home.
@@ -99,8 +99,8 @@ class Supervisor:
         """Suspend every sandbox and end the supervisor. Returns False if none runs.
 
         Args:
-            force: End the supervisor even if a sandbox could not be suspended. That sandbox goes on without a
-                supervisor.
+            force: End the supervisor even if a sandbox could not be suspended. That sandbox keeps running
+                without a supervisor.
 
         Raises:
             SupervisorError: The supervisor has not ended a minute after it said it would.
@@ -130,7 +130,7 @@ class Supervisor:
 
     @staticmethod
     def leftovers() -> list[Leftover]:
-        """List what a crash left on the host and nothing owns."""
+        """List the things that a crash left on the host without an owner."""
         with contextlib.closing(Api()) as api:
             return api.call("GET", "/v1/leftovers", list[Leftover])
 

@@ -46,7 +46,7 @@ class Teams:
 
     @staticmethod
     def get(name: str) -> TeamInfo:
-        """Return what is known of a team.
+        """Return the info of a team.
 
         Raises:
             TeamNotFoundError: No team has that name.
@@ -56,7 +56,7 @@ class Teams:
 
     @staticmethod
     def use(name: str) -> TeamUse:
-        """Return what a team uses now.
+        """Return the team's use now.
 
         Its disk use is measured again if the last figure is older than a few seconds.
 
@@ -81,10 +81,10 @@ class Teams:
 
     @staticmethod
     def set_ceiling(name: str, policy: EgressPolicy | None) -> TeamInfo:
-        """Set what a team's sandboxes reach at most, whatever their own policies say.
+        """Set the most that a team's sandboxes may reach, whatever their own policies say.
 
-        What passes must pass both. The ceiling is in force at once, also for open connections; sandboxes that
-        sleep wake under it.
+        A request must pass both. The ceiling applies at once, also for open connections; sandboxes that sleep
+        wake under it.
 
         Args:
             policy: A preset's name, or a policy whose rules allow, deny or unplug. None is no ceiling.

@@ -40,7 +40,7 @@ class Templates:
 
     @staticmethod
     def get(template: str, *, team: str | None = None) -> TemplateInfo:
-        """Return what is known of a template, by its id, its name, or ``TEAM/NAME``.
+        """Return the info of a template by its id, its name, or ``TEAM/NAME``.
 
         Raises:
             TemplateNotFoundError: The team sees no such template.
@@ -50,7 +50,7 @@ class Templates:
 
     @staticmethod
     def resolve(template: str, team: str | None = None) -> Resolved:
-        """Return what a sandbox of ``NAME`` or ``NAME:TAG`` starts from.
+        """Return the snapshot or image from which a sandbox of ``NAME`` or ``NAME:TAG`` starts.
 
         Raises:
             TemplateNotFoundError: There is no such template, or the template has no such tag.
@@ -206,7 +206,7 @@ class Templates:
 
     @staticmethod
     def build_info(build_id: str) -> BuildInfo:
-        """Return what is known of a build.
+        """Return the info of a build.
 
         Raises:
             TemplateNotFoundError: No build has that id.

@@ -130,11 +130,14 @@ class Terminal:
         kill_quietly(self._agent, self.pid)
 
     def abort(self) -> None:
-        """Make a waiting ``receive`` end with an error, in any thread or task. The program goes on."""
+        """Make a waiting ``receive`` end with an error, in any thread or task. The program continues."""
         self._frames.abort()
 
     def close(self) -> None:
-        """Leave the terminal. The program goes on, also after the context ends, and ``processes.attach`` finds it."""
+        """Leave the terminal.
+
+        The program continues, also after the context ends, and ``processes.attach`` finds it.
+        """
         self._closed = True
         self._frames.close()
 

@@ -1,5 +1,5 @@
 # Made by scripts/unasync.py from sdk/_async/watch.py: do not edit.
-"""Reports what happens in a directory of a sandbox, as it happens."""
+"""Reports changes in a directory of a sandbox, as they happen."""
 
 from __future__ import annotations
 
