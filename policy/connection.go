@@ -72,6 +72,9 @@ func NewGatekeeper(terms Terms) *Gatekeeper {
 	return made
 }
 
+// Asks tells whether one of the rules asks.
+func (g *Gatekeeper) Asks() bool { return g != nil && AnyAsks(g.rules) }
+
 // Name judges a name before it is resolved: it is allowed if some port of it may be reached. Otherwise nothing may be asked
 // about it outside, because a name carries data. For the same reason a rule that has only ranges of addresses does not make
 // every name known.
@@ -94,7 +97,7 @@ func (g *Gatekeeper) Name(text string) Admission {
 	for i, rule := range g.rules {
 		switch {
 		case ways[i] == 0:
-		case rule.Action == Allow:
+		case rule.mayAllow() && ways[i]&barring == 0:
 			if len(rule.Hosts) > 0 || len(rule.Addresses) == 0 || g.observe {
 				return Admission{Action: Allow}
 			}
@@ -103,13 +106,13 @@ func (g *Gatekeeper) Name(text string) Admission {
 			if onlyRanges {
 				return denied("no rule allows " + name)
 			}
-			return g.decide([]*Rule{rule}, name, why)
+			return g.decide([]*Rule{rule}, nil, name, why)
 		}
 	}
 	if onlyRanges {
 		return denied("no rule allows " + name)
 	}
-	return g.decide(nil, name, why)
+	return g.decide(nil, nil, name, why)
 }
 
 // KnowsAddress tells whether any port may be reached at an address under a name, or going there unplugs.
@@ -125,7 +128,7 @@ func (g *Gatekeeper) KnowsAddress(text, address string) bool {
 	}
 	ways := g.named(name)
 	for i, rule := range g.rules {
-		if ways[i] == 0 || !rule.isAt(to, isClosed) {
+		if ways[i] == 0 || !rule.isAt(to, isClosed) || rule.isBarred(ways[i], rule.opens(to, isClosed)) {
 			continue
 		}
 		if rule.Action != Deny {
@@ -166,11 +169,13 @@ func (g *Gatekeeper) Connection(text, address string, port int) Admission {
 	if why != "" {
 		why = place(name, address) + " is " + why
 	}
-	kept := g.leading(g.named(name), name, port, func(rule *Rule) bool { return rule.isAt(to, isClosed) })
+	kept, barred := g.leading(g.named(name), name, port, func(rule *Rule) (bool, bool) {
+		return rule.isAt(to, isClosed), rule.opens(to, isClosed)
+	})
 	if name == "" {
 		name = address
 	}
-	return g.decide(kept, name+":"+strconv.Itoa(port), why)
+	return g.decide(kept, barred, name+":"+strconv.Itoa(port), why)
 }
 
 // Unresolved judges a connection to a name that a proxy resolves.
@@ -183,8 +188,8 @@ func (g *Gatekeeper) Unresolved(text string, port int) Admission {
 		return denied(name + " is the proxy's own computer")
 	}
 	ways, why := g.unresolved(name)
-	kept := g.leading(ways, name, port, func(*Rule) bool { return true })
-	return g.decide(kept, name+":"+strconv.Itoa(port), why)
+	kept, barred := g.leading(ways, name, port, func(*Rule) (bool, bool) { return true, true })
+	return g.decide(kept, barred, name+":"+strconv.Itoa(port), why)
 }
 
 func destination(text string, port int) (name, fault string) {
@@ -225,8 +230,8 @@ func (g *Gatekeeper) unresolved(name string) (ways []how, why string) {
 		g.strike(ways, specifically)
 	}
 	for i, rule := range g.rules {
-		if rule.Action == Allow && len(rule.Addresses) > 0 {
-			ways[i] = 0
+		if len(rule.Addresses) > 0 {
+			rule.strike(&ways[i])
 		}
 	}
 	return ways, why
@@ -235,35 +240,63 @@ func (g *Gatekeeper) unresolved(name string) (ways []how, why string) {
 // strike drops the rules that allow a name and do not have it in a way.
 func (g *Gatekeeper) strike(ways []how, needed how) {
 	for i, rule := range g.rules {
-		if rule.Action == Allow && ways[i]&needed == 0 {
-			ways[i] = 0
+		if ways[i]&needed == 0 {
+			rule.strike(&ways[i])
 		}
 	}
 }
 
-// leading are the rules that match, up to the first one that decides without looking into requests.
-func (g *Gatekeeper) leading(ways []how, name string, port int, isThere func(*Rule) bool) []*Rule {
+// strike has the rule not allow what it has. One that asks still bars it from later rules.
+func (r *Rule) strike(way *how) {
+	switch {
+	case r.Action == Allow:
+		*way = 0
+	case r.Action == Ask && *way != 0:
+		*way |= barring
+	}
+}
+
+// isBarred tells whether a rule asks and may not let through what it would ask about.
+func (r *Rule) isBarred(way how, opens bool) bool {
+	return r.Action == Ask && (way&barring != 0 || !opens)
+}
+
+// leading are the rules that match, up to the first one that decides without looking into requests. They end before a rule
+// that asks and cannot do so here, which is barred: what it would ask about does not pass by a later rule. IsThere tells
+// whether a rule is about the address, and whether it may let somebody get there.
+func (g *Gatekeeper) leading(
+	ways []how, name string, port int, isThere func(*Rule) (bool, bool),
+) (kept []*Rule, barred *Rule) {
 	isPassed := name != "" && g.passed.have(name)
-	var kept []*Rule
 	for i, rule := range g.rules {
-		if ways[i] == 0 || isPassed && rule.NeedsHTTP() || !anyHas(rule.ports, port) || !isThere(rule) {
+		if ways[i] == 0 || isPassed && rule.NeedsHTTP() && rule.Action != Ask || !anyHas(rule.ports, port) {
 			continue
+		}
+		is, opens := isThere(rule)
+		if !is {
+			continue
+		}
+		if rule.isBarred(ways[i], opens && !isPassed) {
+			return kept, rule
 		}
 		kept = append(kept, rule)
 		if !rule.NeedsHTTP() {
 			break
 		}
 	}
-	return kept
+	return kept, nil
 }
 
-// decide decides by the rules that match. Why says why nobody gets there whom no rule allows to.
-func (g *Gatekeeper) decide(kept []*Rule, to, why string) Admission {
+// decide decides by the rules that match, before one that is barred. Why says why nobody gets there whom no rule allows to.
+func (g *Gatekeeper) decide(kept []*Rule, barred *Rule, to, why string) Admission {
 	if len(kept) == 0 {
 		if g.observe && why != "" {
 			return denied(why)
 		}
-		if why == "" {
+		switch {
+		case why == "" && barred != nil:
+			why = barred.title() + " cannot ask about requests to " + to
+		case why == "":
 			why = "no rule allows " + to
 		}
 		return g.refused(nil, why)
@@ -301,7 +334,7 @@ func (g *Gatekeeper) refused(rule *Rule, reason string) Admission {
 
 func anyAllows(rules []*Rule) bool {
 	for _, rule := range rules {
-		if rule.Action == Allow {
+		if rule.mayAllow() {
 			return true
 		}
 	}
@@ -315,12 +348,18 @@ func (r *Rule) shuts() bool {
 
 // isAt tells whether an address is in a rule's ranges. One that is closed is allowed only by a rule that opens it.
 func (r *Rule) isAt(address netip.Addr, isClosed bool) bool {
-	switch {
-	case !isClosed || r.Action != Allow:
-		return len(r.Addresses) == 0 || anyContains(r.ranges, address)
-	default:
+	if r.Action == Allow {
+		return r.opens(address, isClosed)
+	}
+	return len(r.Addresses) == 0 || anyContains(r.ranges, address)
+}
+
+// opens tells whether a rule that allows may let somebody get to an address.
+func (r *Rule) opens(address netip.Addr, isClosed bool) bool {
+	if isClosed {
 		return anyContains(r.opened, address)
 	}
+	return len(r.Addresses) == 0 || anyContains(r.ranges, address)
 }
 
 // title is what people call a rule: its number, counted from 1, and its name.

@@ -44,6 +44,15 @@ func (v *Verdict) Why() string {
 // Passes tells whether it is let through.
 func (v *Verdict) Passes() bool { return v.Action == Allow || v.Observed }
 
+// Asks tells whether somebody has to approve it before it is let through.
+func (v *Verdict) Asks() bool { return v.Action == Ask && !v.Observed }
+
+// Approved is the verdict on a request that was asked about, and may pass for this reason. The rule changes it as it would
+// if it allowed it.
+func (v *Verdict) Approved(reason string) Verdict {
+	return Verdict{Action: Allow, Rule: v.Rule, Reason: reason}
+}
+
 // Judge decides on a request.
 func Judge(kept Kept, request *Request, observe bool) Verdict {
 	sieve := newSieve(request)
@@ -70,8 +79,15 @@ func Judge(kept Kept, request *Request, observe bool) Verdict {
 // JudgeRaw decides on a connection that is not HTTP.
 func JudgeRaw(kept Kept, observe bool) Verdict {
 	for _, rule := range kept.Rules {
-		if rule.Action == Allow && rule.NeedsHTTP() {
+		switch {
+		case rule.Action == Allow && rule.NeedsHTTP():
 			continue
+		case rule.Action == Ask:
+			// A later rule does not decide: a server may take what passes as another protocol for a request.
+			return Verdict{
+				Action: Deny, Rule: rule, Reason: "it is not HTTP, and rule " + rule.Label() + " can ask about requests only",
+				Remedy: "speak HTTP, or put a rule that allows it before rule " + rule.Label(), Observed: observe,
+			}
 		}
 		return Verdict{
 			Action: rule.Action, Rule: rule, Reason: "rule " + rule.Label() + " decides",
@@ -237,7 +253,7 @@ func nearest(kept Kept, request *Request) string {
 	var found *Rule
 	most := -1
 	for _, rule := range kept.Rules {
-		if rule.Action != Allow {
+		if !rule.mayAllow() {
 			continue
 		}
 		holds := 0
@@ -253,7 +269,11 @@ func nearest(kept Kept, request *Request) string {
 	if found == nil {
 		return ""
 	}
-	return fmt.Sprintf("rule %s allows it %s", found.Label(), found.wants(request))
+	does := "allows"
+	if found.Action == Ask {
+		does = "asks about"
+	}
+	return fmt.Sprintf("rule %s %s it %s", found.Label(), does, found.wants(request))
 }
 
 func (r *Rule) wants(request *Request) string {

@@ -128,6 +128,7 @@ const (
 	widely       how = 1 << iota // they are *, or there are none
 	specifically                 // by the name itself, or by *. and what it is below
 	exposing                     // by the name itself, or by the pattern for the names of all sandboxes
+	barring                      // it asks about requests, but may not let any through
 )
 
 // patterns tell of many rules at once which ones have a name. A guest chooses the names, and how many labels they have, so

@@ -22,6 +22,8 @@ const (
 	Allow  = "allow"
 	Deny   = "deny"
 	Unplug = "unplug"
+	// Ask has a request held until somebody outside decides about it.
+	Ask = "ask"
 )
 
 // Rule is one rule of a policy, in the form in which it comes.
@@ -43,6 +45,7 @@ type Rule struct {
 	RemoveHeaders []string            `json:"remove_headers"`
 	Inject        []Inject            `json:"inject"`
 	Limit         *Limit              `json:"limit"`
+	Ask           *Asking             `json:"ask"`
 
 	Index int    `json:"-"`
 	Key   string `json:"-"` // its text: equal rules of two versions of a policy have the same
@@ -116,14 +119,16 @@ func (r *Rule) read(text json.RawMessage) error {
 
 func (r *Rule) check() error {
 	switch {
-	case !slices.Contains([]string{Allow, Deny, Unplug}, r.Action):
+	case !slices.Contains([]string{Allow, Deny, Unplug, Ask}, r.Action):
 		return fmt.Errorf("there is no action %q", r.Action)
 	case r.Protocol != "" && r.Protocol != "tcp" && r.Protocol != "http":
 		return fmt.Errorf("there is no protocol %q", r.Protocol)
 	case r.MaxBodyBytes != nil && *r.MaxBodyBytes < 0:
 		return errors.New("max_body_bytes is negative")
-	case r.Action != Allow && r.HasChanges():
-		return errors.New("only a rule that allows can change requests")
+	case !r.mayAllow() && r.HasChanges():
+		return errors.New("only a rule that allows or asks can change requests")
+	case r.Action != Ask && r.Ask != nil:
+		return errors.New("only a rule that asks can say how")
 	}
 	for name, value := range r.SetHeaders {
 		if !mayChange(name) || !httpguts.ValidHeaderFieldValue(value) {
@@ -140,7 +145,7 @@ func (r *Rule) check() error {
 			return err
 		}
 	}
-	return r.Limit.check()
+	return errors.Join(r.Limit.check(), r.Ask.check())
 }
 
 var fixedHeaders = []string{
@@ -240,8 +245,12 @@ func globMap(patterns map[string][]string, key func(string) string) map[string][
 	return globs
 }
 
-// NeedsHTTP tells whether the rule looks into requests, to judge or to change them. What is not HTTP it does not allow.
-func (r *Rule) NeedsHTTP() bool { return r.conditional || r.HasChanges() }
+// NeedsHTTP tells whether the rule looks into requests, to judge, to change or to hold them. What is not HTTP it does not
+// allow.
+func (r *Rule) NeedsHTTP() bool { return r.conditional || r.HasChanges() || r.Action == Ask }
+
+// mayAllow tells whether something may pass by the rule, at once or when somebody has approved it.
+func (r *Rule) mayAllow() bool { return r.Action == Allow || r.Action == Ask }
 
 // NeedsBody tells whether a condition is on the content of bodies.
 func (r *Rule) NeedsBody() bool { return len(r.JSON) > 0 || r.MCP != nil }

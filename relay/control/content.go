@@ -99,6 +99,9 @@ func (r *Rules) Bounds() (*policy.Bounds, error) {
 	if made.Ceiling, err = r.Ceiling.gatekeeper(); err != nil {
 		return nil, fmt.Errorf("the ceiling: %w", err)
 	}
+	if made.Ceiling.Asks() {
+		return nil, errors.New("the ceiling: a rule asks, and a ceiling only decides")
+	}
 	return made, nil
 }
 

@@ -132,6 +132,8 @@ func TestRulesBecomeBounds(t *testing.T) {
 		`{"own":{"rules":[{"actions":"allow"}]}}`:                     {"", "unknown field"},
 		`{"ceiling":{"rules":[],"observe":true}}`:                     {"", "only observes"},
 		`{"ceiling":{"rules":[7]}}`:                                   {"", "the ceiling: "},
+		`{"own":{"rules":[{"action":"ask"}]}}`:                        {"inspect", ""},
+		`{"ceiling":{"rules":[{"action":"ask"}]}}`:                    {"", "a rule asks"},
 	} {
 		var rules Rules
 		if err := json.Unmarshal([]byte(text), &rules); err != nil {
