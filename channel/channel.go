@@ -2,6 +2,7 @@
 package channel
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,7 +52,7 @@ func (c *Channel) Close() error { return c.socket.Close() }
 
 // Send writes one message, and with it descriptors, which stay open here. It waits while the other side does not read.
 func (c *Channel) Send(message any, files ...*os.File) error {
-	text, err := json.Marshal(message)
+	text, err := written(message)
 	if err != nil {
 		return err
 	}
@@ -70,6 +71,17 @@ func (c *Channel) Send(message any, files ...*os.File) error {
 	defer c.mu.Unlock()
 	_, _, err = c.socket.WriteMsgUnix(text, rights, nil)
 	return err
+}
+
+// written is a message as JSON. It is not for a page, so no character becomes six.
+func written(message any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(message); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
 }
 
 // numbersOf does not ask Fd, which may have the other owners of a socket wait in the kernel.

@@ -33,6 +33,14 @@ type Message struct {
 	Protocol   int    `json:"protocol"`
 	Pair       string `json:"pair"`   // the supervisor's name for the channel to a relay
 	Config     string `json:"config"` // its name for the authority of a configuration
+
+	// Of an answer to an ask.
+	Ask    string  `json:"ask"`
+	Digest string  `json:"digest"`
+	Action string  `json:"action"`
+	Reason string  `json:"reason"`
+	Code   string  `json:"code"`
+	ForS   float64 `json:"for_s"` // how long such requests pass; 0: once
 }
 
 // Receive reads the next message to the edge and the descriptor with it, which is nil when there is none.

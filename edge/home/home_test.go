@@ -254,3 +254,23 @@ func TestNothingIsDoneBeforeThereIsAConfiguration(t *testing.T) {
 		t.Errorf("one that has ended says %v", err)
 	}
 }
+
+func TestAnAnswerToNoAskIsToldSo(t *testing.T) {
+	p := begin(t)
+	one, err := p.own()
+	must(t, err)
+	one.tell(t, control.Message{Op: "config", Config: "one"}, authority(t))
+	one.hears(t, "ready")
+	one.tell(t, control.Message{Op: "policy", Sandbox: "s", Version: 1}, nothing)
+	must(t, one.Send(control.Message{Op: "answer", Sandbox: "s", Ask: "a", Digest: "d", Action: "allow"}))
+	var said control.Unanswered
+	for said.Op != "unanswered" {
+		_, err := one.Receive(&said)
+		must(t, err)
+	}
+	if said.Sandbox != "s" || said.Ask != "a" || said.Error == "" {
+		t.Errorf("it says %+v", said)
+	}
+	one.Close()
+	must(t, p.ends())
+}

@@ -163,6 +163,12 @@ func (p *peer) handle(message *control.Message, file *os.File) (any, error) {
 			return nil, err
 		}
 		return answer, nil
+	case message.Op == "answer":
+		closeFile(file)
+		if refused := h.edge.Answer(message); refused != nil {
+			return refused, nil
+		}
+		return nil, nil
 	}
 	return nil, h.edge.Handle(message, file)
 }

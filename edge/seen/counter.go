@@ -62,7 +62,7 @@ func (c *Counter) Note(entry Entry) {
 }
 
 // Each action, and each of them only observed.
-const kinds = 6
+const kinds = 8
 
 func (c *Counter) crowd(entry Entry) {
 	if c.crowded == nil {

@@ -20,6 +20,7 @@ type ruling struct {
 	kept policy.Kept
 	// Of the team's ceiling; nil: it has none.
 	ceiling *policy.Kept
+	asks    bool // one of the rules does
 }
 
 // judges are all rules that decide here.
@@ -28,11 +29,6 @@ func (r *ruling) judges() []policy.Kept {
 		return []policy.Kept{r.kept}
 	}
 	return []policy.Kept{r.kept, *r.ceiling}
-}
-
-// judge decides on a request that came, and that would be sent as the second one.
-func (r *ruling) judge(came, sent *policy.Request) policy.Verdict {
-	return r.bound(policy.Judge(r.kept, came, r.observe), sent)
 }
 
 // bound has the ceiling decide on the request to send.
@@ -133,7 +129,7 @@ func (c *connection) setRules(given rules) error {
 func (c *connection) apply(current *set) error {
 	next := &ruling{set: current}
 	kept, fault := c.fitting(current.rules, c.given.own)
-	next.kept = policy.Keep(kept)
+	next.kept, next.asks = policy.Keep(kept), policy.AnyAsks(kept)
 	if current.ceiling != nil {
 		above, missing := c.fitting(current.ceiling, c.given.above)
 		ceiling := policy.Keep(above)

@@ -40,13 +40,16 @@ type Edge struct {
 	queue     *queue
 	news      chan struct{} // something was decided
 	alarms    chan struct{} // a sandbox is to be unplugged
+	asking    chan struct{} // an ask has begun or ended
 
 	telling sync.Mutex // held during a report of the counts of limits
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox
 	lobby     lobby
-	last      []control.Spent // of sandboxes that are forgotten
+	// Of sandboxes that are forgotten.
+	last  []control.Spent
+	ended []control.AskEnd
 }
 
 // New makes an edge of its configuration.
@@ -58,7 +61,7 @@ func New(config control.Config) (*Edge, error) {
 	}
 	edge := &Edge{
 		authority: authority, queue: newQueue(), news: make(chan struct{}, 1),
-		alarms: make(chan struct{}, 1), sandboxes: map[string]*sandbox{},
+		alarms: make(chan struct{}, 1), asking: make(chan struct{}, 1), sandboxes: map[string]*sandbox{},
 	}
 	if err := edge.Trust(config.Roots); err != nil {
 		return nil, err

@@ -36,7 +36,13 @@ type exchange struct {
 	upstream *upstream
 	isDuplex bool // the response may begin before the request has ended
 
+	// Of a request that a rule asks about.
+	came     http.Header // its headers as they came; nil: no rule asks here
+	waits    *waiter     // nil: it waits for no answer
+	approved approval
+
 	mu      sync.Mutex
+	again   chan struct{} // has it judged again while it is held; nil: it is not
 	refusal *refusal
 	isCut   bool // the rest of the request's body is not read
 	isOver  bool
@@ -128,7 +134,7 @@ func (x *exchange) isLast() bool {
 }
 
 func (x *exchange) run() {
-	if fault := x.decide(); fault != nil {
+	if fault := x.settle(); fault != nil {
 		x.refuse(fault)
 		return
 	}
@@ -158,6 +164,9 @@ func (x *exchange) decide() *refusal {
 		if x.connection.misdirected != "" {
 			return x.hard(&policy.Fault{Status: http.StatusMisdirectedRequest, Reason: x.connection.misdirected})
 		}
+		if by.asks && x.came == nil {
+			x.came = x.in.Header.Clone()
+		}
 		x.request, err = policy.NewRequest(x.parts(), x.connection.to, by.judges()...)
 		var fault *policy.Fault
 		if errors.As(err, &fault) {
@@ -167,10 +176,17 @@ func (x *exchange) decide() *refusal {
 			return x.betray("a request").(*refusal)
 		}
 		x.verdict = policy.Judge(by.kept, x.request, by.observe)
+		if x.verdict.Asks() {
+			x.approve(&x.verdict)
+		}
 		why := x.plan()
 		x.request.Seal()
+		asks := x.verdict.Asks()
+		x.setAgain(asks)
 		if x.connection.begin(x, by) {
-			x.connection.note(&x.verdict, x.request.Scheme, x.request.Method, x.request.Path.Send)
+			if !asks {
+				x.connection.note(&x.verdict, x.request.Scheme, x.request.Method, x.request.Path.Send)
+			}
 			return why
 		}
 	}
@@ -278,8 +294,27 @@ func (x *exchange) betray(where string) error {
 	return x.fail(why)
 }
 
-// judgeAgain ends the exchange if the new rules do not allow it.
+// setAgain says, before the exchange is noted, whether it is held then.
+func (x *exchange) setAgain(asks bool) {
+	if asks == (x.again != nil) {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.again = nil; asks {
+		x.again = make(chan struct{}, 1)
+	}
+}
+
+// judgeAgain ends the exchange if the new rules do not allow it. One that is held is judged where it is held.
 func (x *exchange) judgeAgain(by *ruling) {
+	x.mu.Lock()
+	again := x.again
+	x.mu.Unlock()
+	if again != nil {
+		wake(again)
+		return
+	}
 	verdict := x.judgedBy(by)
 	if verdict.Passes() {
 		return

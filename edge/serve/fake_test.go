@@ -60,6 +60,7 @@ type world struct {
 	entries   []seen.Entry
 	at        []float64 // when those of a message were
 	spent     []control.Spent
+	asked     heard
 	count     int
 	sandbox   string
 	versions  map[string]int64
@@ -94,8 +95,8 @@ func newWorld(t testing.TB) *world {
 	return newWorldOf(t, func(w *world, ctx context.Context) { w.edge.Tell(ctx, w) })
 }
 
-// newWorldOf has an edge that tells somebody what it decides.
-func newWorldOf(t testing.TB, tell func(*world, context.Context)) *world {
+// newWorldOf has an edge that tells somebody what it decides, and is prepared before it runs.
+func newWorldOf(t testing.TB, tell func(*world, context.Context), prepare ...func(*Edge)) *world {
 	t.Helper()
 	certificate, key := newCA(t)
 	roots, rootsKey := newCA(t)
@@ -109,6 +110,9 @@ func newWorldOf(t testing.TB, tell func(*world, context.Context)) *world {
 	must(t, err)
 	w.edge, err = New(control.Config{Certificate: string(certificate), Key: key, Roots: string(roots)})
 	must(t, err)
+	for _, each := range prepare {
+		each(w.edge)
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	var going sync.WaitGroup
 	going.Go(func() { w.edge.Run(ctx) })
@@ -149,6 +153,8 @@ func (w *world) Send(message any) error {
 		w.entries, w.at = append(w.entries, told.Entries...), append(w.at, told.At)
 	case control.Spent:
 		w.spent = append(w.spent, told)
+	default:
+		w.asked.hear(told)
 	}
 	return nil
 }

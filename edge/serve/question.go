@@ -117,7 +117,7 @@ func aboutRequest(found *policy.Verdict) control.Judged {
 	}
 	if found.Rule != nil {
 		answer.Rule = &found.Rule.Index
-		if found.Passes() {
+		if found.Passes() || found.Asks() {
 			answer.Changes = found.Rule.Changes()
 		}
 	}
@@ -166,7 +166,7 @@ func (r *ruling) judgeSent(
 ) (policy.Verdict, error) {
 	own := policy.Judge(r.kept, request, r.observe)
 	rule := passing(&own)
-	if !own.Passes() || !changes(rule) {
+	if !own.Passes() && !own.Asks() || !changes(rule) {
 		return r.bound(own, request), nil
 	}
 	target := &change.Target{

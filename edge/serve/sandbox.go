@@ -70,6 +70,9 @@ func readCeiling(content *control.Ceiling) ([]*policy.Rule, error) {
 	if err == nil && slices.ContainsFunc(rules, (*policy.Rule).HasChanges) {
 		err = errors.New("a rule of the ceiling changes requests")
 	}
+	if err == nil && policy.AnyAsks(rules) {
+		err = errors.New("a rule of the ceiling asks, and a ceiling only decides")
+	}
 	return rules, err
 }
 
@@ -87,6 +90,7 @@ type sandbox struct {
 	since  atomic.Int64 // when the first of it was, in milliseconds since 1970; 0: nothing was
 	bodies *budget
 	slots  chan struct{}
+	asks   asks
 
 	changing sync.Mutex // held while the policy, or the rules of a connection, change
 
@@ -101,7 +105,7 @@ type sandbox struct {
 func newSandbox(edge *Edge, id string) *sandbox {
 	return &sandbox{
 		edge: edge, id: id, pool: newPool(), bodies: newBudget(), slots: make(chan struct{}, exchangesMost),
-		connections: map[mark]*connection{},
+		connections: map[mark]*connection{}, asks: asks{sandbox: id, news: edge.asking},
 	}
 }
 
@@ -121,6 +125,7 @@ func (s *sandbox) setPolicy(next *set) error {
 	s.mu.Unlock()
 	s.pool.rotate()
 	s.meters.Keep(next.rules)
+	s.asks.keep(next.rules)
 	s.meters.Resume(next.rules, next.spent, time.Now())
 	if previous != nil {
 		previous.secrets.Wipe()
@@ -229,7 +234,7 @@ func (s *sandbox) forget() {
 	for _, each := range open {
 		each.end(errors.New("the sandbox is forgotten"))
 	}
-	s.edge.bury(s.takeSpent())
+	s.edge.bury(s.takeSpent(), s.asks.close())
 	s.pool.kill()
 	if last != nil {
 		last.secrets.Wipe()

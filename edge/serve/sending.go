@@ -30,7 +30,7 @@ func unsendable(rule *policy.Rule, why string) policy.Verdict {
 // ceiling.
 func (x *exchange) plan() *refusal {
 	x.target, x.sent, x.above = nil, x.request, nil
-	if x.verdict.Passes() {
+	if x.verdict.Passes() || x.verdict.Asks() {
 		rule := passing(&x.verdict)
 		if why := x.change(rule); why != nil {
 			return why
@@ -99,7 +99,14 @@ func (x *exchange) judgedBy(by *ruling) policy.Verdict {
 			return policy.Verdict{Action: policy.Deny, Reason: err.Error(), Ceiling: true}
 		}
 	}
-	return by.judge(x.request, sent)
+	own := policy.Judge(by.kept, x.request, by.observe)
+	switch {
+	case own.Asks() && x.approved.rule == own.Rule.Key:
+		own = own.Approved(x.approved.reason)
+	case own.Asks():
+		own = begun(own)
+	}
+	return by.bound(own, sent)
 }
 
 // longest is how many bytes a body may have whose length was not known.

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"atoll/edge/control"
@@ -31,7 +32,7 @@ type alarm struct {
 // Greet sends another owner everything that matters to it. No other message may go out meanwhile.
 func (e *Edge) Greet() {
 	e.mu.Lock()
-	e.last = nil // of sandboxes that are gone
+	e.last, e.ended = nil, nil // of sandboxes that are gone
 	e.mu.Unlock()
 	for _, each := range e.all() {
 		each.greet()
@@ -57,9 +58,11 @@ func (e *Edge) Tell(ctx context.Context, to Owner) {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	news := e.news
-	err := e.tellAlarms(to)
+	err := errors.Join(e.tellAlarms(to), e.tellAsks(to))
 	for err == nil {
 		select {
+		case <-e.asking:
+			err = e.tellAsks(to)
 		case <-e.alarms:
 			err = e.tellAlarms(to)
 		case <-news:
@@ -68,6 +71,9 @@ func (e *Edge) Tell(ctx context.Context, to Owner) {
 		case <-second.C:
 			if err = e.TellSpent(to); err == nil {
 				err = e.tellSeen(to)
+			}
+			if err == nil {
+				err = e.tellAskCounts(to)
 			}
 			news = e.news
 		case <-ctx.Done():
@@ -134,12 +140,16 @@ func (e *Edge) claimed() []*sandbox {
 }
 
 // bury has the last words of a sandbox told that is forgotten.
-func (e *Edge) bury(messages []control.Spent) {
+func (e *Edge) bury(messages []control.Spent, ended []control.AskEnd) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.last)+len(messages) <= lastMost {
 		e.last = append(e.last, messages...)
 	}
+	if len(e.ended)+len(ended) <= lastMost {
+		e.ended = append(e.ended, ended...)
+	}
+	wake(e.asking)
 }
 
 func (s *sandbox) greet() {
@@ -150,11 +160,13 @@ func (s *sandbox) greet() {
 	}
 	s.mu.Unlock()
 	s.meters.Greet()
+	s.asks.greet()
 }
 
 // claim says that the owner has told of the sandbox. The lock is held. An alarm that it was told before is settled.
 func (s *sandbox) claim() {
 	s.isClaimed = true
+	wake(s.edge.asking)
 	if s.alarm == nil {
 		return
 	}
