@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
 
+import msgspec
 import pytest
 from tests.e2e.command_line import atoll, said
 from tests.waiting import until
 
-from atoll import Asks, Audit, Sandbox, Secrets
+from atoll import Asks, Audit, Sandbox, Secrets, Supervisor
+from atoll.errors import AskAnswerError
 from atoll.types import HOST_NAME, Answer, Ask, Inject, Policy, Rule
 
 
@@ -159,6 +163,42 @@ def test_a_program_that_hangs_up_ends_its_ask_and_nothing_is_sent(payer: Sandbox
         background.kill()
         until(lambda: not Asks.list(sandbox="payer"))
     assert paid("/left") == []
+
+
+def test_five_that_wait_are_shown_again_by_the_next_supervisor_and_answered_there(
+    payer: Sandbox, port: int
+) -> None:
+    with payer.on_ask(lambda ask: None):
+        line = f"for n in 1 2 3 4 5; do curl -sS -m 60 -d $n http://{HOST_NAME}:{port}/after/$n & done; wait"
+        background = payer.processes.start(["sh", "-c", line])
+        until(lambda: len(Asks.list(sandbox="payer")) == 5)
+        before = {ask.ask_id: ask.digest for ask in Asks.list()}
+        hello = Supervisor.hello()
+        assert hello is not None
+        os.kill(hello.pid, signal.SIGKILL)
+        until(lambda: len(Asks.list(sandbox="payer")) == 5)
+        asks = {ask.path: Asks.get(ask.ask_id) for ask in Asks.list()}
+        assert {ask.ask_id: ask.digest for ask in asks.values()} == before
+        assert asks["/after/3"].body == b"3"
+        assert Asks.approve(asks["/after/3"]).outcome == "allowed"
+        for path in ("/after/1", "/after/2", "/after/4", "/after/5"):
+            assert Asks.deny(asks[path]).outcome == "denied"
+        background.wait()
+    assert [one[0] for one in _Bank.got if one[0].startswith("/after/")] == ["/after/3"]
+
+
+def test_another_body_is_another_ask(payer: Sandbox, port: int) -> None:
+    with payer.on_ask(lambda ask: None):
+        line = f"for n in 1 2; do curl -sS -m 60 -d $n http://{HOST_NAME}:{port}/altered & done; wait"
+        background = payer.processes.start(["sh", "-c", line])
+        until(lambda: len(Asks.list(sandbox="payer")) == 2)
+        first, second = Asks.list()
+        with pytest.raises(AskAnswerError, match="other bytes"):
+            Asks.approve(msgspec.structs.replace(first, digest=second.digest))
+        Asks.deny(first)
+        Asks.deny(second)
+        background.wait()
+    assert paid("/altered") == []
 
 
 def test_a_question_of_a_program_outside_is_answered_like_a_request(payer: Sandbox) -> None:

@@ -101,8 +101,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True,
     Args:
         digest: The digest of the ask that was shown.
         allow: Whether the act goes on.
-        for_s: For how many seconds more requests with the same method, host and path pass without being asked
-            about; 0 is this one alone.
+        for_s: For how many seconds more requests with the same method, host, path and query pass without being
+            asked about; 0 is this one alone.
         always: Write a rule into the sandbox's policy, so that such a request is never asked about again.
         reason: A sentence for the agent, of at most 500 characters.
     """

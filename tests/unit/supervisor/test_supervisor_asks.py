@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
+import pytest
 
 from atoll.network import HeldRequest
 from atoll.supervisor.api.asks import LOCAL_USER, answerer
 from atoll.supervisor.lifecycle.asks import NOBODY, Asks, always_rule
-from atoll.supervisor.state.ask_listeners import AskListeners
+from atoll.supervisor.state.ask_listeners import GAP_S, AskListeners
 from atoll.types import Ask, AskTerms, Inject, Policy, Rule
 from tests.unit.supervisor.harness import Harness, with_harness
 
@@ -28,13 +29,13 @@ class FakeEdge:
     def __init__(self, asks: Asks) -> None:
         self.asks = asks
         self.answers: list[dict[str, Any]] = []
-        self.tells = True
+        self.answered = asyncio.Event()
 
     def answer(self, sandbox_id: str, answer: dict[str, Any]) -> None:
         self.answers.append({"sandbox": sandbox_id, **answer})
-        if self.tells:
-            outcome = "allowed" if answer["action"] == "allow" else "denied"
-            self.asks.ended(answer["ask"], outcome, int(outcome == "allowed"))
+        outcome = "allowed" if answer["action"] == "allow" else "denied"
+        self.asks.ended(answer["ask"], outcome, int(outcome == "allowed"))
+        self.answered.set()
 
 
 class FakeLimits:
@@ -143,6 +144,7 @@ async def test_nobody_who_listens_is_a_denial_at_once_unless_it_was_told_before(
     asks = harness.system.asks
     edge = FakeEdge(asks)
     asks.inspection = cast(Any, edge)
+    harness.boot_s += GAP_S
     asks.held(held(ref), RULE, b"1234")
     assert (edge.answers[0]["code"], edge.answers[0]["reason"]) == ("ask_nobody", NOBODY)
     # A supervisor that has just started has no listeners yet.
@@ -273,19 +275,37 @@ async def test_a_question_needs_one_plain_line(harness: Harness) -> None:
         assert asked.status == 400, title
 
 
-def test_a_listener_hears_of_its_team_or_sandbox_and_a_while_longer() -> None:
+def test_a_listener_hears_of_its_team_or_sandbox_and_may_come_back_for_a_while() -> None:
     now = [0.0]
     listeners = AskListeners(lambda: now[0])
+    assert listeners.may_be_heard("acme", "s1")  # this supervisor has just begun
+    now[0] = 10.0
+    assert not listeners.may_be_heard("acme", "s1")
     with listeners.listening("acme", None):
         assert listeners.is_heard("acme", "s1")
         assert not listeners.is_heard("other", "s1")
         with listeners.listening(None, "s2"):
             assert listeners.is_heard("other", "s2")
-    now[0] = 4.9
-    assert listeners.is_heard("acme", "s1")
-    now[0] = 5.1
+    now[0] += GAP_S - 0.1
     assert not listeners.is_heard("acme", "s1")
-    assert not listeners.is_heard("other", "s2")
+    assert listeners.may_be_heard("acme", "s1")
+    assert not listeners.may_be_heard("other", "s1")
+    now[0] += 0.2
+    assert not listeners.may_be_heard("acme", "s1")
+
+
+@with_harness
+async def test_whoever_was_there_just_before_has_a_while_to_come_back(harness: Harness) -> None:
+    ref = await new(harness)
+    with edge_of(harness) as edge:
+        pass
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("atoll.supervisor.lifecycle.asks.GAP_S", 0.01)
+        edge.asks.held(held(ref), RULE, b"1234")
+        assert edge.answers == []
+        await edge.answered.wait()
+    assert edge.answers[0]["code"] == "ask_nobody"
+    assert edge.asks.get("a" * 16).reason == NOBODY
 
 
 def test_no_rule_stands_for_a_path_that_is_a_pattern() -> None:

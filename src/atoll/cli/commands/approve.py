@@ -26,7 +26,7 @@ from atoll.errors import InvalidSpecError
 def command(ask_id: str, for_s: float | None, always: bool, yes: bool, as_json: bool) -> None:
     r"""Let the act of a sandbox go on that waits for an answer: exactly what `atoll asks` shows, once.
 
-    With --for, further requests with the same method, host and path pass meanwhile, whatever their bodies are.
+    With --for, further requests with the same method and address pass meanwhile, whatever their bodies are.
     With --always, the rule stays in the sandbox's policy.
 
     \b

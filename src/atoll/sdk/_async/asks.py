@@ -73,8 +73,8 @@ class AsyncAsks:
 
         Args:
             ask: The ask, as it was shown.
-            for_s: For so many seconds, let further requests with the same method, host and path pass, whatever
-                their bodies are.
+            for_s: For so many seconds, let further requests with the same method, host, path and query pass,
+                whatever their bodies are.
             always: Write the rule ``ask.always`` into the sandbox's policy.
 
         Raises:

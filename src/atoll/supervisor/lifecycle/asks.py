@@ -19,6 +19,7 @@ from atoll.errors import (
     AtollError,
     InvalidSpecError,
 )
+from atoll.supervisor.state.ask_listeners import GAP_S
 from atoll.types import Answer, Ask, AskOutcome, AskPage, Policy, Rule
 
 if TYPE_CHECKING:
@@ -54,14 +55,10 @@ class Asks:
     def held(self, request: HeldRequest, rule: Rule, body: bytes) -> None:
         """A request is held."""
         ask = self._of_request(request, rule, body)
-        if not request.again and not self.listeners.is_heard(ask.team, ask.sandbox_id):
-            self.acts.ask_ended(msgspec.structs.replace(ask, outcome="denied", reason=NOBODY), by="")
-            with contextlib.suppress(AtollError):
-                self._send(ask, allow=False, reason=NOBODY, code="ask_nobody")
-            return
         self.table.add(ask)
-        if not request.again:
+        if not request.again:  # else somebody heard of it before
             self.acts.ask_begun(ask)
+            self._look_who_listens(ask)
 
     def counted(self, ask_id: str, count: int) -> None:
         """So many equal requests are held now."""
@@ -110,12 +107,9 @@ class Asks:
             body=body.encode(),
             body_bytes=len(body.encode()),
         )
-        if not self.listeners.is_heard(ask.team, ask.sandbox_id):
-            ended = msgspec.structs.replace(ask, outcome="denied", reason=NOBODY)
-            self.acts.ask_ended(ended, by="")
-            return ended
         pending = self.table.add(ask)
         self.acts.ask_begun(ask)
+        self._look_who_listens(ask)
         try:
             async with asyncio.timeout(deadline_s):
                 await pending.ended.wait()
@@ -187,6 +181,25 @@ class Asks:
             if ask.kind == "question":
                 self._end(ask.ask_id, "gone", 0)
         self.table.close()
+
+    def _look_who_listens(self, ask: Ask) -> None:
+        """Refuse an ask that nobody hears of. Who was there just before has a while to come back."""
+        if self.listeners.is_heard(ask.team, ask.sandbox_id):
+            return
+        if self.listeners.may_be_heard(ask.team, ask.sandbox_id):
+            asyncio.get_running_loop().call_later(GAP_S, self._refuse_unheard, ask)
+        else:
+            self._refuse_unheard(ask)
+
+    def _refuse_unheard(self, ask: Ask) -> None:
+        if self.listeners.is_heard(ask.team, ask.sandbox_id):
+            return
+        with contextlib.suppress(AtollError):  # it has ended, or the edge has
+            self.table.of(ask.ask_id).reason = NOBODY
+            if ask.kind == "question":
+                self._end(ask.ask_id, "denied", 0)
+            else:
+                self._send(ask, allow=False, reason=NOBODY, code="ask_nobody")
 
     def _approved(self, pending: PendingAsk, by: str) -> bool:
         """Count an approval. It is true when there are enough."""

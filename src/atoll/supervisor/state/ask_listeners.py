@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-# Between two requests of the same listener. Also the time in which one that was cut off comes back.
-_GAP_S = 5.0
+# A listener whose connection was lost, as by a restart of the supervisor, is back within this time.
+GAP_S = 2.0
 _Scope = tuple[str | None, str | None]
 
 
@@ -24,6 +24,11 @@ class AskListeners:
     _open: Counter[_Scope] = field(default_factory=Counter, init=False)
     _left: dict[_Scope, float] = field(default_factory=dict, init=False)
 
+    _begun: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._begun = self.boot_s()
+
     @contextmanager
     def listening(self, team: str | None, sandbox_id: str | None) -> Iterator[None]:
         """Count a client that hears of the asks of a team's sandboxes, or of one; None is all."""
@@ -35,11 +40,18 @@ class AskListeners:
             self._open[scope] -= 1
             now = self.boot_s()
             self._left = {one: until for one, until in self._left.items() if until > now}
-            self._left[scope] = now + _GAP_S
+            self._left[scope] = now + GAP_S
 
     def is_heard(self, team: str | None, sandbox_id: str) -> bool:
-        """Whether somebody hears of an ask of this sandbox."""
+        """Whether somebody hears of an ask of this sandbox now."""
+        return _among([scope for scope, count in self._open.items() if count > 0], team, sandbox_id)
+
+    def may_be_heard(self, team: str | None, sandbox_id: str) -> bool:
+        """Whether somebody heard just before, and may be back soon."""
         now = self.boot_s()
-        there = [scope for scope, count in self._open.items() if count > 0]
-        there += [scope for scope, until in self._left.items() if until > now]
-        return any(of in (None, team) and one in (None, sandbox_id) for of, one in there)
+        left = [scope for scope, until in self._left.items() if until > now]
+        return now < self._begun + GAP_S or _among(left, team, sandbox_id)
+
+
+def _among(scopes: list[_Scope], team: str | None, sandbox_id: str) -> bool:
+    return any(of in (None, team) and one in (None, sandbox_id) for of, one in scopes)
