@@ -48,6 +48,26 @@ func (m *Meter) Request(now time.Time) (wait time.Duration, ok bool) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if wait, isFull := m.full(now); isFull {
+		return wait, false
+	}
+	one := passed{now, m.part(now)}
+	m.times = append(m.times, one)
+	m.fresh = min(m.fresh, one.part)
+	return 0, true
+}
+
+// Full tells whether no request may pass now, and how long to wait for the next that may. It counts none.
+func (m *Meter) Full(now time.Time) (wait time.Duration, isFull bool) {
+	if m == nil || m.limit.Requests == nil {
+		return 0, false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.full(now)
+}
+
+func (m *Meter) full(now time.Time) (time.Duration, bool) {
 	span := m.span()
 	gone := 0
 	for gone < len(m.times) && now.Sub(m.times[gone].at) >= span {
@@ -55,12 +75,9 @@ func (m *Meter) Request(now time.Time) (wait time.Duration, ok bool) {
 	}
 	m.times = m.times[gone:]
 	if int64(len(m.times)) >= *m.limit.Requests {
-		return span - now.Sub(m.times[0].at), false
+		return span - now.Sub(m.times[0].at), true
 	}
-	one := passed{now, m.part(now)}
-	m.times = append(m.times, one)
-	m.fresh = min(m.fresh, one.part)
-	return 0, true
+	return 0, false
 }
 
 func (m *Meter) span() time.Duration {

@@ -302,3 +302,41 @@ func TestASandboxThatIsUnpluggedAsksNoMore(t *testing.T) {
 	expect(t, w.answer(card, control.Message{Action: "allow"}), errUnknownAsk.Error())
 	expect(t, w.dialled(), 0)
 }
+
+func TestAnAskIsToldWithTheIndexOfItsRuleInTheCurrentPolicy(t *testing.T) {
+	t.Parallel()
+	w := ownerless(t)
+	w.policy(asking, `{"action":"ask","name":"other"}`)
+	one := later(t, w.client(), "GET", "http://a.x/", "")
+	other := later(t, w.client(1), "GET", "http://a.x/", "")
+	w.counted(2)
+	defer w.own()()
+	w.policy(`{"action":"deny"}`, asking)
+	card := w.ask(1)
+	expect(t, card.Rule, 1)
+	w.sendRules(1)
+	w.counted(2)
+	expect(t, w.answer(card, control.Message{Action: "allow", ForS: 1}), "")
+	expect(t, (<-one).StatusCode, 200)
+	expect(t, (<-other).StatusCode, 200)
+}
+
+func TestNobodyIsAskedAboutWhatALimitRefuses(t *testing.T) {
+	t.Parallel()
+	for limit, c := range map[string]struct {
+		status int
+		code   string
+	}{
+		`{"requests":1,"per_s":600}`: {429, "egress_limited"},
+		`{"total_bytes":1}`:          {403, "egress_denied"},
+	} {
+		w := askWorld(t, `{"action":"ask","limit":`+limit+`}`)
+		first := later(t, w.client(), "POST", "https://a.x/", "10")
+		w.approves(w.ask(1))
+		<-first
+		got := do(t, w.client(), "POST", "https://a.x/", "10")
+		expect(t, got.StatusCode, c.status)
+		contains(t, got.text, `"error":"`+c.code+`"`)
+		w.ask(1)
+	}
+}

@@ -29,6 +29,7 @@ type asks struct {
 	held   int    // requests, also those whose body is still being read
 	ended  []control.AskEnd
 	grants grants
+	rules  map[string]int // the indices of the rules that ask in the current policy, by their keys
 	closed bool
 }
 
@@ -113,15 +114,6 @@ func newAskID() string {
 	var id [8]byte
 	rand.Read(id[:])
 	return hex.EncodeToString(id[:])
-}
-
-// renumber notes the index of the rule in a newer policy.
-func (w *waiter) renumber(rule *policy.Rule) {
-	w.asks.mu.Lock()
-	defer w.asks.mu.Unlock()
-	if !w.isOver {
-		w.ask.card.Rule = rule.Index
-	}
 }
 
 // leave has a request wait no more, because its guest is gone or because the policy decides instead. It does nothing if
@@ -214,29 +206,47 @@ func (a *asks) greet() {
 	}
 }
 
-// untold are the asks that the owner was not told of.
+// keep takes the rules of another version of the policy. It forgets grants by rules that are gone.
+func (a *asks) keep(rules []*policy.Rule) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.rules = map[string]int{}
+	for _, rule := range rules {
+		if rule.Action == policy.Ask {
+			a.rules[rule.Key] = rule.Index
+		}
+	}
+	for what := range a.grants {
+		if _, ok := a.rules[what.rule]; !ok {
+			delete(a.grants, what)
+		}
+	}
+}
+
+// untold are the asks that the owner was not told of. One by a rule that is gone ends soon.
 func (a *asks) untold() []*ask {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var found []*ask
 	for _, each := range a.open {
-		if !each.isTold {
+		if _, ok := a.rules[each.same.rule]; ok && !each.isTold {
 			found = append(found, each)
 		}
 	}
 	return found
 }
 
-// tell gives an ask as it is told, and the body of its requests. It is false if the ask has ended meanwhile.
+// tell gives an ask as it is told, and the body of its requests. It is false if the ask has ended meanwhile, or ends soon.
 func (a *asks) tell(one *ask) (control.Ask, []byte, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(one.waiting) == 0 {
+	if _, ok := a.rules[one.same.rule]; !ok || len(one.waiting) == 0 {
 		return control.Ask{}, nil, false
 	}
 	one.isTold, one.isRecounted = true, false
 	card := one.card
 	card.Count = len(one.waiting)
+	card.Rule = a.rules[one.same.rule]
 	return card, one.waiting[0].body, true
 }
 

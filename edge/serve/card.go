@@ -51,7 +51,7 @@ func (x *exchange) card(rule *policy.Rule, now time.Time) *ask {
 	digest := digestOf(&what, x.came, body, x.in.Trailer)
 	at := float64(now.UnixMilli()) / 1000
 	made := &ask{same: sameness{digest, rule.Key}, granted: what, card: control.Ask{
-		Op: "ask", Sandbox: x.connection.sandbox.id, At: at, Deadline: at + rule.Deadline().Seconds(), Rule: rule.Index,
+		Op: "ask", Sandbox: x.connection.sandbox.id, At: at, Deadline: at + rule.Deadline().Seconds(),
 		Digest: digest, Scheme: what.scheme, Method: what.method, Host: what.host, Port: what.port,
 		Path: strings.ToValidUTF8(what.path, "\uFFFD"), BodyBytes: len(body),
 	}}

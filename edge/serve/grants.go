@@ -1,10 +1,6 @@
 package serve
 
-import (
-	"time"
-
-	"atoll/policy"
-)
+import "time"
 
 const grantsMost = 256
 
@@ -80,22 +76,4 @@ func (a *asks) reasonFor(what granted) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.grants.reason(what, time.Now())
-}
-
-// keep forgets the grants by rules that are gone.
-func (a *asks) keep(rules []*policy.Rule) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.grants) == 0 {
-		return
-	}
-	keys := map[string]bool{}
-	for _, rule := range rules {
-		keys[rule.Key] = true
-	}
-	for what := range a.grants {
-		if !keys[what.rule] {
-			delete(a.grants, what)
-		}
-	}
 }

@@ -70,7 +70,6 @@ func (x *exchange) hold(rule *policy.Rule) *refusal {
 		}
 		x.noteAs(policy.Ask, rule, x.verdict.Reason)
 	}
-	x.waits.renumber(rule)
 	select {
 	case got := <-x.waits.decided:
 		x.waits = nil
@@ -102,6 +101,9 @@ func (x *exchange) noteAs(action string, rule *policy.Rule, reason string) {
 
 // enter reads the body and has the request wait with its equals.
 func (x *exchange) enter(rule *policy.Rule) *refusal {
+	if why := x.useless(rule); why != nil {
+		return x.refuseHeld(rule, decision{reason: why.message, why: why})
+	}
 	asks := &x.connection.sandbox.asks
 	if !asks.reserve() {
 		return x.refuseHeld(rule, tooMany)
@@ -121,6 +123,18 @@ func (x *exchange) enter(rule *policy.Rule) *refusal {
 	}
 	entered = true
 	x.waits = asks.join(x.ctx, one, x.body.held, rule.Deadline())
+	return nil
+}
+
+// useless is why a request could not pass if it was approved, as the rule's limit is reached; nil: it may.
+func (x *exchange) useless(rule *policy.Rule) *refusal {
+	meter := x.connection.sandbox.meters.Of(rule)
+	if wait, isFull := meter.Full(now()); isFull {
+		return atLimit(rule, wait)
+	}
+	if meter.Spent() {
+		return spent(rule)
+	}
 	return nil
 }
 

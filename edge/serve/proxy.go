@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"sync"
+	"time"
 
 	"atoll/edge/change"
 	"atoll/edge/control"
@@ -25,11 +26,7 @@ func (x *exchange) prepare() *refusal {
 		x.meter = x.connection.sandbox.meters.Of(rule)
 	}
 	if wait, ok := x.meter.Request(now()); !ok {
-		return &refusal{
-			status: http.StatusTooManyRequests, code: "egress_limited", rule: rule, retry: wait,
-			message: "the egress policy of this sandbox limits the requests of rule " + rule.Label(),
-			remedy:  "wait, or raise the limit of the rule",
-		}
+		return atLimit(rule, wait)
 	}
 	if x.meter.Spent() {
 		return spent(rule)
@@ -43,6 +40,14 @@ func (x *exchange) prepare() *refusal {
 		}
 	}
 	return nil
+}
+
+func atLimit(rule *policy.Rule, wait time.Duration) *refusal {
+	return &refusal{
+		status: http.StatusTooManyRequests, code: "egress_limited", rule: rule, retry: wait,
+		message: "the egress policy of this sandbox limits the requests of rule " + rule.Label(),
+		remedy:  "wait, or raise the limit of the rule",
+	}
 }
 
 // change applies the rule's changes to a copy of the request.

@@ -113,6 +113,7 @@ func newSandbox(edge *Edge, id string) *sandbox {
 func (s *sandbox) setPolicy(next *set) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
+	s.asks.keep(next.rules) // before the owner may hear of asks again
 	s.mu.Lock()
 	previous := s.policy
 	s.policy = next
@@ -125,7 +126,6 @@ func (s *sandbox) setPolicy(next *set) error {
 	s.mu.Unlock()
 	s.pool.rotate()
 	s.meters.Keep(next.rules)
-	s.asks.keep(next.rules)
 	s.meters.Resume(next.rules, next.spent, time.Now())
 	if previous != nil {
 		previous.secrets.Wipe()
