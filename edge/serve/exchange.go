@@ -253,7 +253,7 @@ func (x *exchange) linger() {
 		x.mu.Unlock()
 		return
 	}
-	_ = output.SetReadDeadline(time.Now().Add(lingerMost))
+	_ = output.SetReadDeadline(time.Now().Add(lingerMostOfStream))
 	x.mu.Unlock()
 	_, _ = io.Copy(io.Discard, x.input)
 }

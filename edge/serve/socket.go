@@ -126,6 +126,8 @@ func (s *socket) Close() error {
 const (
 	lingerMost      = 500 * time.Millisecond
 	lingerMostBytes = 256 << 10
+	// Of a stream of HTTP/2, which does not keep its connection from anything else.
+	lingerMostOfStream = 2 * time.Second
 )
 
 // linger takes the guest's further data. To close with something unread would reset the connection, and the guest might
