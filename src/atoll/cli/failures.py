@@ -41,7 +41,7 @@ def in_words_of_options(text: str) -> str:
 
 
 def failure_line(error: Exception) -> str:
-    """Return the line shown for an error: what went wrong, with what, and the remedy."""
+    """Return the line for an error: the fault, the thing with the fault, and the remedy."""
     if isinstance(error, Failure):
         if error.as_json:
             return _as_json(error)

@@ -40,7 +40,7 @@ COMMANDS: Mapping[str, str] = {
     "launch": "`atoll create` makes a sandbox",
     "list": "`atoll ls` lists sandboxes",
     "man": "`atoll docs` shows the documentation",
-    "merge": "`atoll promote NAME FORK` has a sandbox go on from a fork's state",
+    "merge": "`atoll promote NAME FORK` continues a sandbox from a fork's state",
     "new": "`atoll create` makes a sandbox",
     "ports": "`atoll port NAME PORT` forwards a port",
     "proxy": "`atoll port NAME PORT` forwards a port",

@@ -105,7 +105,7 @@ class LazyGroup(Group):
     Args:
         package: The package with the commands: command ``x`` is ``command`` in the module ``PACKAGE.x``.
         sections: By title in the help, the first line of help of each command by name.
-        greeting: What is printed without arguments.
+        greeting: The text to print without arguments.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ class NetworkParameter(click.ParamType):  # type: ignore[type-arg] # generic onl
         try:
             text = Path(value).read_text("utf-8")
         except (OSError, UnicodeDecodeError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "it is no text"
+            reason = getattr(error, "strerror", None) or "it is not text"
             known = ", ".join(get_args(Preset))
             raise click.BadParameter(
                 f"{value!r} cannot be read: {reason}; give {known}, or a file in TOML or JSON", ctx, param

@@ -93,7 +93,7 @@ def attached(sandbox: Sandbox, pid: int, *, keys: DetachKeys, watch_only: bool) 
 
 
 def _show_kept(terminal: Terminal, screen: Screen) -> bytes:
-    """Show at once what was written before, and return the new output that came with its last piece."""
+    """Show the earlier output at once, and return the new output that came with its last piece."""
     kept = b""
     while len(kept) < terminal.kept_bytes and (data := terminal.receive()):
         kept += data
@@ -165,7 +165,7 @@ def _other_size() -> TerminalSize:
 
 @contextmanager
 def _keys(terminal: Terminal, keys: DetachKeys) -> Iterator[None]:
-    """Send what is typed until the program ends or the detach keys come. After the keys, stop receiving."""
+    """Send the typed input until the program ends or the detach keys come. After the keys, stop receiving."""
     end_read, end_write = os.pipe()
 
     def follow() -> None:
@@ -201,7 +201,7 @@ def _in_thread(work: Callable[[], None], end_read: int, end_write: int) -> Itera
 
 @contextmanager
 def _typing(terminal: Terminal) -> Iterator[None]:
-    """Send what is typed until the program ends. At the end of our input, repeat Ctrl-D until then."""
+    """Send the typed input until the program ends. At the end of our input, repeat Ctrl-D until then."""
     end_read, end_write = os.pipe()
 
     def follow() -> None:

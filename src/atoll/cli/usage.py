@@ -1,4 +1,4 @@
-"""What sandboxes use, as tables: once, or again and again."""
+"""Shows what sandboxes use, as tables: once, or again and again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ _AGAIN = "\x1b[H\x1b[2J"
 
 
 def used_by(sandboxes: Sequence[str]) -> Used:
-    """Return what the named sandboxes use, or all. Without names, a sandbox killed meanwhile is left out.
+    """Return the use of the named sandboxes, or of all.
+
+    Without names, a sandbox killed meanwhile is left out.
 
     Raises:
         SandboxNotFoundError: One that was named is not there.

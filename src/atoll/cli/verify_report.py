@@ -10,7 +10,7 @@ from atoll.types import VerifiedPart, VerifyReport
 
 
 def show_report(report: VerifyReport, *, as_json: bool) -> None:
-    """Print what was checked, and below it each damaged file."""
+    """Print the checked parts, and below them each damaged file."""
     if as_json:
         show_json(report)
         return

@@ -35,7 +35,7 @@ class ProgramOrService(click.ParamType):  # type: ignore[type-arg] # generic onl
         if not text.isdecimal():
             return text
         if not int(text):
-            self.fail("0 is no pid")
+            self.fail("0 is not a pid")
         return int(text)
 
 

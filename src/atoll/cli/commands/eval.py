@@ -130,7 +130,7 @@ def _loaded(file: Path) -> Evaluation:
     """Return the ``evaluation`` of a Python file. The file may import modules beside it."""
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
-        raise InvalidSpecError(f"{file} is no Python file", hint="give a file whose name ends in .py")
+        raise InvalidSpecError(f"{file} is not a Python file", hint="give a file whose name ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(file.parent.resolve()))
     spec.loader.exec_module(module)

@@ -15,7 +15,9 @@ from atoll.types import VerifiedPart, VerifyReport
 
 
 @click.command(name="fsck", cls=Command)
-@click.option("--repair", is_flag=True, help="Repair what has a second copy; without this, only report.")
+@click.option(
+    "--repair", is_flag=True, help="Repair parts that have a second copy; without this, only report."
+)
 @json_option
 @click.pass_context
 def command(ctx: click.Context, repair: bool, as_json: bool) -> None:
@@ -49,7 +51,7 @@ def _show(report: VerifyReport, *, repair: bool) -> None:
     lost = sum(part.state == "damaged" for part in told)
     click.echo(f"{len(report.parts)} parts checked, {size(read)} read, {lost} damaged")
     if lost and not repair:
-        click.echo("repair what has a second copy with: atoll fsck --repair")
+        click.echo("repair the parts that have a second copy: atoll fsck --repair")
 
 
 def _row(part: VerifiedPart) -> list[str]:

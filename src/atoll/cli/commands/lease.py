@@ -19,7 +19,7 @@ from atoll.cli.sandboxes import held
 def command(sandbox: str, length: float | None, extend_only: bool, as_json: bool) -> None:
     r"""Make a sandbox's lease end LENGTH from now: 90s, 10m, 2h, 1d; off removes the lease.
 
-    What happens at its end was set when the sandbox was made (--on-lease-end). 0 ends the lease now.
+    The option --on-lease-end of its creation decides what happens then. 0 ends the lease now.
 
     \b
     Example:

@@ -122,7 +122,7 @@ def test_policy(
 @click.option("-f", "--follow", is_flag=True, help="Continue with new decisions until the sandbox is killed.")
 @json_option
 def show_decisions(sandbox: str, follow: bool, as_json: bool) -> None:
-    r"""Show what was decided about a sandbox's connections, names and requests.
+    r"""Show the decisions about a sandbox's connections, names and requests.
 
     --json prints a line for each.
 

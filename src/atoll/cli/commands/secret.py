@@ -133,7 +133,7 @@ def list_secrets(team: str | None, as_json: bool) -> None:
 @click.argument("secret")
 @value_options
 @host_option
-@click.option("--any-host", is_flag=True, help="Bind it to no host any more.")
+@click.option("--any-host", is_flag=True, help="Let any host get it.")
 @metadata_option
 @click.option("--keep-value", is_flag=True, help="Change only its hosts or labels.")
 @team_option

@@ -35,7 +35,11 @@ def command() -> None:
     default="always",
     help="When it starts again after its end; default: always.",
 )
-@click.option("--port", type=click.IntRange(1, 65535), help="Port that it listens on, which is checked.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    help="Port that it listens on; without --health, checks connect to it.",
+)
 @click.option("--health", metavar="LINE", help="Shell line that exits with 0 while the service works.")
 @click.option(
     "--health-every",

@@ -61,8 +61,8 @@ def create(name: str, quota: float | None, team: str | None, as_json: bool) -> N
 def set_volume(volume: str, quota: float, team: str | None, as_json: bool) -> None:
     r"""Change the quota of a volume.
 
-    A full volume takes no uploads, and no new sandbox that could write to it. Sandboxes that already have it
-    can write on.
+    A full volume takes no uploads, and no new sandbox that could write to it. In sandboxes that already have
+    it, writes that need more room fail.
 
     \b
     Example:
