@@ -146,7 +146,7 @@ def proxy_command(
 
 
 def require_package() -> None:
-    """Refuse to go on without the official SDK.
+    """Refuse to continue without the official SDK.
 
     Raises:
         UnsupportedError: It is not installed.
@@ -196,7 +196,7 @@ def address_of(text: str) -> tuple[str, int]:
     """
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise InvalidSpecError(f"{text!r} is no address to listen on", hint="give HOST:PORT")
+        raise InvalidSpecError(f"{text!r} is not an address to listen on", hint="give HOST:PORT")
     return host.strip("[]"), int(port)
 
 

@@ -62,7 +62,7 @@ CLIENTS: Mapping[str, Client] = {
 
 
 def entry(options: Sequence[str]) -> dict[str, Any]:
-    """Return what a client's configuration says about this server.
+    """Return the entry for this server in a client's configuration.
 
     Args:
         options: Options of ``atoll mcp``, such as ``--network packages``.
@@ -95,7 +95,7 @@ def install(client: Client, path: Path, options: Sequence[str]) -> None:
         servers[NAME] = entry(options)
     except (ValueError, AttributeError, TypeError) as error:
         raise InvalidSpecError(
-            f"{path} cannot be changed: {error}", hint="add what `--print` prints by hand"
+            f"{path} cannot be changed: {error}", hint="add the output of `--print` by hand"
         ) from error
     path.parent.mkdir(parents=True, exist_ok=True)
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600

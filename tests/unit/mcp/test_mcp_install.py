@@ -59,7 +59,7 @@ def test_what_is_neither_a_preset_nor_a_file_is_refused() -> None:
 
 @pytest.mark.parametrize("text", ["7000", "localhost", "localhost:", "localhost:0", "localhost:70000", ":1"])
 def test_an_address_needs_a_host_and_a_port(text: str) -> None:
-    with pytest.raises(InvalidSpecError, match="no address"):
+    with pytest.raises(InvalidSpecError, match="not an address"):
         address_of(text)
 
 
