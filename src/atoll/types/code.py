@@ -1,4 +1,4 @@
-"""What code in a context returns: text, rich results, errors."""
+"""Results of code in a context: text, rich results, errors."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class CodeException(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CodeResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run of code returned.
+    """The result of a run of code.
 
     ``outputs`` are in order; ``error`` is None if the code ended by itself. ``execution_count`` counts the
     runs of the context.

@@ -15,7 +15,7 @@ WatchKind = Literal["create", "write", "remove", "rename", "chmod"]
 
 
 class FileInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
-    """What ``stat`` and ``list`` return for a file. A symlink is followed only on request.
+    """The result of ``stat``, and of ``list`` for each file. A symlink is followed only on request.
 
     ``modified_at`` is in Unix seconds.
     """
@@ -56,7 +56,7 @@ class SearchMatch(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``search`` found, by path and line. Iterating over it gives the matches.
+    """The result of ``search``, by path and line. Iterating over it gives the matches.
 
     ``truncated`` means that there are more matches than asked for; any of them may be missing.
     ``unreadable_files`` are those that the user may not read.

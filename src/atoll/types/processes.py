@@ -62,7 +62,7 @@ class MemoryKill(msgspec.Struct, frozen=True, kw_only=True):
     def hint(self) -> str:
         """The remedy."""
         if self.is_for_host:
-            return "run it again when less runs on the host, or have it use less memory"
+            return "run it again when less runs on the host, or let it use less memory"
         return "give the sandbox more memory: `atoll limits --memory`"
 
     def __str__(self) -> str:
@@ -107,12 +107,12 @@ class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stdout(self) -> str:
-        """What the program wrote to standard output, as UTF-8 with bad bytes replaced."""
+        """The standard output, as UTF-8 with bad bytes replaced."""
         return self.stdout_bytes.decode("utf-8", "replace")
 
     @property
     def stderr(self) -> str:
-        """What the program wrote to standard error, as UTF-8 with bad bytes replaced."""
+        """The standard error, as UTF-8 with bad bytes replaced."""
         return self.stderr_bytes.decode("utf-8", "replace")
 
     def check(self) -> ExecResult:

@@ -1,4 +1,4 @@
-"""Sandboxes: what is requested and what exists."""
+"""Requests for sandboxes, and the sandboxes that exist."""
 
 from __future__ import annotations
 
@@ -227,8 +227,8 @@ class SandboxInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=
     requested; ``limits_in_force`` also includes the default ones. With ``engine_disk`` the engine keeps its
     disk, see the guide's page on states.
 
-    ``started_at`` is when it last began to run, ``stopped_at`` when it last stopped (paused, asleep or
-    crashed), and ``ends_at`` when its lease ends, if it has one. ``has_memory`` is False when a sleeping
+    ``started_at`` is when it last began to run, and ``stopped_at`` when it last stopped (paused, asleep or
+    crashed). ``ends_at`` is when its lease ends, if it has one. ``has_memory`` is False when a sleeping
     sandbox kept only its disk, and its processes are gone.
 
     ``sleep_cause`` says why a paused or suspended one sleeps; None if that was not recorded. ``idle`` says

@@ -9,7 +9,7 @@ from atoll.types.notebook import html_of
 
 
 class SandboxStats(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
-    """What one sandbox uses of the host; None where this host cannot tell. Asking never wakes a sandbox.
+    """One sandbox's use of the host; None where this host cannot tell. Asking never wakes a sandbox.
 
     ``disk_bytes`` is the size of its writable layer. ``processes`` counts the processes inside without the
     agent; it is 0 when nothing runs. ``limits`` are those in force, including the default ones. ``held`` says
@@ -51,7 +51,7 @@ class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatsSample(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sandbox used at one moment, ``at`` in Unix seconds; None where this host cannot tell.
+    """A sandbox's use at one moment, ``at`` in Unix seconds; None where this host cannot tell.
 
     ``vcpus`` are the processors that it may use. ``cpu_percent`` is how much of them it used since the
     previous sample, from 0 to 100. A ``disk_limit_bytes`` of None is no limit.

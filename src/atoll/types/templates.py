@@ -30,7 +30,7 @@ class RunStep(
     """Runs a program inside: a shell line, or a list of arguments.
 
     Args:
-        command: What to run. It must end with exit code 0.
+        command: The program to run. It must end with exit code 0.
         user: Who runs it. None is the template's user at that point.
         force: Run it, and every later step, even if the same step has been built before.
     """

@@ -17,11 +17,10 @@ class Damage(msgspec.Struct, frozen=True, kw_only=True):
 class VerifiedPart(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
     """A checkpoint, a layer of a disk, a layer of an image or a record, and what the check found.
 
-    A record is that of a sandbox, snapshot, template or volume, with what has to be there for it. ``recorded``
-    means that there was no checksum to compare with; it has been recorded now.
-    ``repaired`` means that it was damaged and no longer is. ``needed_by`` are
-    the snapshots, sandboxes or images that depend on the part. ``damaged`` counts the damaged files, and
-    ``damages`` has the first of them.
+    A record belongs to a sandbox, snapshot, template or volume; its check includes the files that this needs.
+    ``recorded`` means that there was no checksum to compare with; it has been recorded now. ``repaired``
+    means that it was damaged and no longer is. ``needed_by`` are the snapshots, sandboxes or images that
+    depend on the part. ``damaged`` counts the damaged files, and ``damages`` has the first of them.
     """
 
     kind: Literal["memory", "layer", "image", "record"]
