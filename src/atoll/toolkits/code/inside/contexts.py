@@ -87,7 +87,7 @@ class Contexts:
 
     Args:
         cwd: The directory of contexts that name none.
-        grace_s: How long a run may go on after it was interrupted.
+        grace_s: Seconds that a run may continue after an interruption.
     """
 
     def __init__(self, cwd: str, *, grace_s: float = GRACE_S) -> None:
@@ -148,7 +148,7 @@ class Contexts:
         await context.kernel.stop()
 
     async def restart(self, context_id: str) -> None:
-        """Start a context anew, without its variables.
+        """Restart a context. Its variables are gone.
 
         Raises:
             UnknownContextError: There is none of this id.

@@ -38,7 +38,7 @@ class Kernel:
     Args:
         spec: The name of the kernel's specification.
         cwd: The directory in which it starts.
-        grace_s: How long a run may go on after it was interrupted. Then it is killed with the kernel.
+        grace_s: Seconds that a run may continue after an interruption. Then it is killed with the kernel.
 
     Attributes:
         lost: Why its variables are gone, until somebody has been told; empty if they are not.
@@ -61,7 +61,7 @@ class Kernel:
         await self._connect()
 
     async def restart(self) -> None:
-        """Start it anew, without its variables. Programs that it had started end, too."""
+        """Restart it, without its variables. Programs that it had started end, too."""
         async with self._starting:
             await self._start_anew()
 
