@@ -78,7 +78,7 @@ class AsyncCode(Part):
         on_stderr: TextCallback | None = None,
         on_output: OutputCallback | None = None,
     ) -> CodeResult:
-        """Run code and return what it showed. An exception in it is part of the result.
+        """Run code and return its results. An exception in it is part of the result.
 
         A call that is cancelled or runs out of time interrupts the code; the variables stay. Code that still
         runs 5 seconds later is killed with its kernel, and the context loses its variables.
@@ -171,7 +171,7 @@ class AsyncCode(Part):
         await self._call(delete_context(_id_of(context)))
 
     async def restart(self, context: CodeContext | str) -> None:
-        """Start a context anew, without its variables.
+        """Restart a context. Its variables are gone.
 
         Raises:
             NotFoundError: There is no such context.

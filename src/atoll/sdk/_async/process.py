@@ -41,10 +41,10 @@ class AsyncProcess:
     """A program in a sandbox, by its ``pid``.
 
     The program continues when this object is closed or this client ends. Iterating gives the output piece by
-    piece until the program ends: first what the guest kept (the last MiB), then what follows. With ``start(…,
-    stream=True)`` it gives every byte, and the program blocks while nobody reads. After an error, a
-    cancellation or Ctrl-C broke off a wait, the next one starts with what the guest kept, so output may
-    repeat. One thread or task reads at a time. The other methods may be called meanwhile.
+    piece until the program ends: first the output that the guest kept (the last MiB), then new output. With
+    ``start(…, stream=True)`` it gives every byte, and the program blocks while nobody reads. After an error,
+    a cancellation or Ctrl-C broke off a wait, the next one starts with the kept output, so output may repeat.
+    One thread or task reads at a time. The other methods may be called meanwhile.
     """
 
     def __init__(

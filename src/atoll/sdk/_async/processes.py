@@ -117,7 +117,7 @@ class AsyncProcesses(Part):
     async def attach_terminal(self, pid: int, *, size: TerminalSize | None = None) -> AsyncTerminal:
         """Attach to the terminal of a program that somebody started.
 
-        The kept output comes first, then what follows. Attaching wakes the sandbox. Leaving the context does
+        The kept output comes first, then new output. Attaching wakes the sandbox. Leaving the context does
         not affect the program.
 
         Args:
@@ -139,6 +139,6 @@ class AsyncProcesses(Part):
             )
         terminal = await reopened(self._agent, pid)
         if size is not None:
-            with contextlib.suppress(ProcessNotFoundError):  # what it wrote until it ended can still be read
+            with contextlib.suppress(ProcessNotFoundError):  # its output until its end can still be read
                 await terminal.resize(size)
         return terminal

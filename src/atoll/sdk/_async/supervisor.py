@@ -135,7 +135,7 @@ class AsyncSupervisor:
 
     @staticmethod
     async def collect() -> list[Leftover]:
-        """Remove what a crash left on the host, and return what was removed."""
+        """Remove the things that a crash left on the host, and return them."""
         with contextlib.closing(AsyncApi()) as api:
             return await api.call("DELETE", "/v1/leftovers", list[Leftover], timeout_s=LONG_S)
 

@@ -114,7 +114,7 @@ class Contents:
             max_bytes: The size of the largest file to edit.
 
         Raises:
-            EditError: ``old`` is not there, or more than once. The message says where, or what is near.
+            EditError: ``old`` is not there, or more than once. The message says where, or shows similar text.
             FileMissingError: There is no such file.
             FileError: The file has more than ``max_bytes``.
         """

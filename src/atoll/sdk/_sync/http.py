@@ -166,7 +166,7 @@ class Answer:
             self._connection.stream.abort()
 
     def close(self) -> None:
-        """Drop what was not read. Idempotent."""
+        """Drop the unread rest. Idempotent."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -176,8 +176,8 @@ class Pool:
     """Keeps connections to one peer.
 
     An idle one is used again unless the peer closed it or ``idle_s`` seconds passed. The pool keeps ``kept``
-    idle connections at most. ``opener`` is told how many seconds the peer may take. While a peer says
-    nothing, ``on_silence`` is called every ``look_s`` seconds.
+    idle connections at most. ``opener`` gets the seconds that the peer may take. While a peer says nothing,
+    ``on_silence`` is called every ``look_s`` seconds.
     """
 
     def __init__(

@@ -118,7 +118,7 @@ class Processes(Part):
     def attach_terminal(self, pid: int, *, size: TerminalSize | None = None) -> Terminal:
         """Attach to the terminal of a program that somebody started.
 
-        The kept output comes first, then what follows. Attaching wakes the sandbox. Leaving the context does
+        The kept output comes first, then new output. Attaching wakes the sandbox. Leaving the context does
         not affect the program.
 
         Args:
@@ -140,6 +140,6 @@ class Processes(Part):
             )
         terminal = reopened(self._agent, pid)
         if size is not None:
-            with contextlib.suppress(ProcessNotFoundError):  # what it wrote until it ended can still be read
+            with contextlib.suppress(ProcessNotFoundError):  # its output until its end can still be read
                 terminal.resize(size)
         return terminal

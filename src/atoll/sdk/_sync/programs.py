@@ -162,7 +162,7 @@ def check_end(
 
     Args:
         end: How the program ended.
-        result: What the program wrote until then.
+        result: The program's output until then.
         what: The program's description.
         sandbox_id: The sandbox it ran in.
         timeout_ms: How long the program was allowed to run; 0 means unknown.

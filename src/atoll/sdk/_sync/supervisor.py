@@ -136,7 +136,7 @@ class Supervisor:
 
     @staticmethod
     def collect() -> list[Leftover]:
-        """Remove what a crash left on the host, and return what was removed."""
+        """Remove the things that a crash left on the host, and return them."""
         with contextlib.closing(Api()) as api:
             return api.call("DELETE", "/v1/leftovers", list[Leftover], timeout_s=LONG_S)
 

@@ -150,8 +150,8 @@ class Templates:
             target: The stage to build, by its name or number; None is the last one.
 
         Raises:
-            InvalidSpecError: There is no such file, it is not a Dockerfile, or it asks for what templates do not
-                support.
+            InvalidSpecError: There is no such file, it is not a Dockerfile, or it needs something that
+                templates do not support.
         """
         from atoll.sdk._dockerfile import read_dockerfile
 
