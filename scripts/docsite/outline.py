@@ -38,6 +38,7 @@ SECTIONS = {
             "remote",
             "server",
             "teams",
+            "delegations",
             "e2b",
         ),
     ),

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from atoll.types import (
         NO_LIMIT,
         Boot,
+        DelegationSpec,
         ExecResult,
         HealthCheck,
         Hosting,
@@ -92,6 +93,7 @@ __all__ = [
     "AtollError",
     "Audit",
     "Boot",
+    "DelegationSpec",
     "ExecResult",
     "HealthCheck",
     "Hosting",

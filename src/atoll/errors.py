@@ -18,6 +18,8 @@ AtollError                    base: .code .hint .sandbox_id .retryable
 │  └─ AskNotFoundError
 ├─ NameTakenError             another one of its kind, in this home or team, has that name
 ├─ DeniedError                PermissionError: a key is missing, wrong, revoked or expired
+├─ DelegationError            PermissionError: the sandbox's delegation does not allow it
+│  └─ DelegationExpiredError  it has ended
 ├─ QuotaError                 a team would exceed its quota; it may be possible later
 ├─ InUseError                 something else still needs it
 ├─ StateError                 the sandbox's state does not allow it
@@ -68,7 +70,8 @@ if TYPE_CHECKING:
 # fmt: off
 __all__ = [
     "AgentError", "AskAnswerError", "AskNotFoundError", "AsleepError", "AtollError", "CodeFailedError",
-    "DamagedError", "DeadlineError", "DeniedError", "DrainingError", "EdgeError", "EditError",
+    "DamagedError", "DeadlineError", "DelegationError", "DelegationExpiredError", "DeniedError",
+    "DrainingError", "EdgeError", "EditError",
     "EngineError", "ExecFailedError", "ExecTimeoutError", "FileDeniedError", "FileError",
     "FileMissingError", "FileTakenError", "ForeignNameError", "GitError", "HostError", "HostMemoryError",
     "ImageBuildError", "ImageNotFoundError", "ImagePullError", "InUseError", "InternalError",
@@ -245,6 +248,19 @@ class DeniedError(AtollError, PermissionError):
 
     code = "denied"
     errno: int = errno.EACCES
+
+
+class DelegationError(AtollError, PermissionError):
+    """The delegation of a sandbox, or the one to be handed on, does not allow it. Nothing was done."""
+
+    code = "delegation"
+    errno: int = errno.EACCES
+
+
+class DelegationExpiredError(DelegationError):
+    """The delegation has ended: the sandbox reaches nothing, and neither wakes nor has copies any more."""
+
+    code = "delegation_expired"
 
 
 class QuotaError(AtollError):

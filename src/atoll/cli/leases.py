@@ -182,4 +182,5 @@ _CAUSES = {
     "idle": "it was idle",
     "lease": "its lease ended",
     "left": "the program that held it is gone",
+    "delegation": "its delegation ended",
 }

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from atoll.cli.delegation_options import delegation_options
 from atoll.cli.leases import Length
 from atoll.cli.limit_options import limit_options
 from atoll.cli.network import NetworkParameter
@@ -161,6 +162,7 @@ def spec_options(command: F) -> F:
             help="Who reaches its ports through `atoll serve`: open is everybody who knows its id, closed only "
             "a client with its traffic token or a signed link; default: open.",
         ),
+        delegation_options,
         pairs_option("--metadata", text="Label to filter lists by; repeatable."),
         click.option("--from-snapshot", metavar="SNAPSHOT", help="Restore this snapshot, memory and disk."),
         click.option("--template", metavar="NAME[:TAG]", help="Start from this template."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from atoll.cli.delegation_options import delegation
 from atoll.cli.limit_options import limits
 from atoll.types import Boot, Hosting
 from atoll.types.internal import one_source
@@ -36,5 +37,5 @@ def wanted(options: Mapping[str, Any]) -> dict[str, Any]:
             on_crash=options["on_crash"],
             best_effort=options["best_effort"],
         ),
-        "hosting": Hosting(team=options["team"], ports=options["ports"]),
+        "hosting": Hosting(team=options["team"], ports=options["ports"], delegation=delegation(options)),
     }

@@ -1,7 +1,15 @@
-"""Egress policies: checking them, and deciding by them. Pure: nothing here asks the host."""
+"""Egress policies and delegations: checking them, and deciding by them. Pure: nothing here asks the host."""
 
 from atoll.policy.ceiling import EVERYTHING, ceiling_of, check_ceiling
 from atoll.policy.check import check_policy, rule_name
+from atoll.policy.delegating import (
+    allows,
+    check_alive,
+    check_network_scopes,
+    check_scope,
+    child_of,
+    narrowed,
+)
 from atoll.policy.hosts import matches_host, plain_host, plain_pattern
 from atoll.policy.internal import is_internal, sandbox_ref, without_own
 from atoll.policy.presets import policy_of
@@ -27,15 +35,21 @@ __all__ = [
     "SEALED",
     "ProxyAddress",
     "Suggestion",
+    "allows",
     "ceiling_of",
+    "check_alive",
     "check_ceiling",
+    "check_network_scopes",
     "check_policy",
+    "check_scope",
+    "child_of",
     "closed",
     "is_internal",
     "is_sealed",
     "login_of",
     "masked",
     "matches_host",
+    "narrowed",
     "plain",
     "plain_host",
     "plain_pattern",

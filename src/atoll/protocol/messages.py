@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from atoll.protocol.error_bodies import ErrorBody
-from atoll.types import EgressDecision, EgressPolicy, Lifecycle, Limits, Progress, Quotas
+from atoll.types import DelegationSpec, EgressDecision, EgressPolicy, Lifecycle, Limits, Progress, Quotas
 from atoll.types.internal import check_number
 
 PROTOCOL_VERSION = 1
@@ -132,12 +132,13 @@ class ForkRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     """Body of ``POST /v1/sandboxes/REF/fork``: how many copies, from 1 to 100.
 
     Each copy gets a new lease under ``lifecycle``, or under the original's lifecycle if it is None. ``names``
-    has one name for each copy, in order, or is empty.
+    has one name for each copy, in order, or is empty. Each acts under a child of what the original acts under.
     """
 
     count: int = 1
     lifecycle: Lifecycle | None = None
     names: list[str] = []
+    delegation: DelegationSpec | None = None
 
 
 class SuspendRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -61,6 +61,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "cpu": "limits=Limits(vcpus=…)",
         "cpus": "limits=Limits(vcpus=…)",
         "cwd": _CWD,
+        "delegation": "hosting=Hosting(delegation=…)",
         "detach": "keep=True",
         "disk": "limits=Limits(disk_mib=…)",
         "disk_mib": "limits=Limits(disk_mib=…)",

@@ -7,15 +7,20 @@ from typing import Any
 
 from atoll.errors import InvalidSpecError
 from atoll.protocol import DiffRequest, ForkRequest, PromoteRequest
-from atoll.types import Lifecycle, SandboxInfo, SnapshotInfo
+from atoll.types import DelegationSpec, Lifecycle, SandboxInfo, SnapshotInfo
 from atoll.types.internal import check_kind, check_number, check_text, texts_of
 
 
-def fork_request(count: int | None, names: Sequence[str] | None, lifecycle: Lifecycle | None) -> ForkRequest:
+def fork_request(
+    count: int | None,
+    names: Sequence[str] | None,
+    lifecycle: Lifecycle | None,
+    delegation: DelegationSpec | None,
+) -> ForkRequest:
     """Return the request for copies.
 
     Raises:
-        InvalidSpecError: ``count``, ``names`` or ``lifecycle`` is invalid.
+        InvalidSpecError: ``count``, ``names``, ``lifecycle`` or ``delegation`` is invalid.
     """
     if names is None:
         named: list[str] = []
@@ -35,7 +40,9 @@ def fork_request(count: int | None, names: Sequence[str] | None, lifecycle: Life
     if lifecycle is not None:
         check_kind("lifecycle", lifecycle, Lifecycle)
         lifecycle.check()
-    return ForkRequest(count=count, lifecycle=lifecycle, names=named)
+    if delegation is not None:
+        check_kind("delegation", delegation, DelegationSpec)
+    return ForkRequest(count=count, lifecycle=lifecycle, names=named, delegation=delegation)
 
 
 def promote_request(fork: object, name: str | None) -> PromoteRequest:

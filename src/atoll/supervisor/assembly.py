@@ -77,6 +77,7 @@ from atoll.supervisor.storage.layer_gc import LayerGC
 from atoll.supervisor.storage.template_rows import TemplateRows, names_for
 from atoll.supervisor.storage.trash import Trash
 from atoll.supervisor.storage.volumes import Volumes
+from atoll.supervisor.tenants.delegations import Delegations
 from atoll.supervisor.tenants.disk_sizes import DiskSizes
 from atoll.supervisor.tenants.disk_usage import TeamDiskUsage
 from atoll.supervisor.tenants.keys import Keys
@@ -271,7 +272,8 @@ class Tenants:
     ) -> None:
         unix_s = state.clock.unix_s
         self.teams = Teams(state.database, home.teams, unix_s)
-        self.keys = Keys(state.database, home.keys, self.teams, unix_s)
+        self.delegations = Delegations(state.database, state.inventory, unix_s)
+        self.keys = Keys(state.database, home.keys, self.teams, unix_s, self.delegations.forget)
         source = Keyring(home.path) if settings.secrets_keyring == "on" else KeyFile(home.secrets_key)
         self.secrets = Secrets(state.database, home.secrets, source, unix_s)
         self.proxy_passwords = ProxyPasswords(self.secrets.vault)
@@ -306,6 +308,7 @@ def _egress(rooms: Rooms, state: State, tenants: Tenants) -> EgressControl:
         inspection=rooms.inspection,
         relay=rooms.relay,
         registries=rooms.registries,
+        clock=state.clock.unix_s,
     )
 
 

@@ -31,6 +31,7 @@ from atoll.supervisor.lifecycle.stop import PowerOff
 from atoll.supervisor.lifecycle.suspend import Suspends
 from atoll.supervisor.lifecycle.unplug import Unplugs
 from atoll.supervisor.lifecycle.wake import Wakes
+from atoll.supervisor.monitors.delegation_expiry import DelegationExpiry
 from atoll.supervisor.monitors.host_memory import HostMemoryMonitor
 from atoll.supervisor.monitors.idle_monitor import IdleMonitor
 from atoll.supervisor.monitors.idle_sandboxes import IdleSandboxes
@@ -250,6 +251,18 @@ def make_host_memory_monitor(
     )
 
 
+def make_delegation_expiry(state: State, steps: Steps, sleeps: Sleeps) -> DelegationExpiry:
+    """Make the part that ends what sandboxes may do when their delegations end."""
+    return DelegationExpiry(
+        inventory=state.inventory,
+        egress=steps.egress,
+        suspends=sleeps.suspends,
+        tasks=state.tasks,
+        clock=state.clock,
+        tell=state.journal.tell,
+    )
+
+
 def make_recoveries(state: State, awakenings: Awakenings) -> Recoveries:
     """Make the part that recovers crashed sandboxes without a use."""
     return Recoveries(
@@ -362,6 +375,7 @@ class Copies:
             operations=state.operations,
             paths=state.paths,
             quotas=tenants.quotas,
+            delegations=tenants.delegations,
             volume_quotas=tenants.volume_quotas,
             checkpoints=checkpoints,
             clones=steps.clones,
@@ -433,6 +447,7 @@ def make_creation(
     return Creation(
         inventory=state.inventory,
         quotas=tenants.quotas,
+        delegations=tenants.delegations,
         egress=steps.egress,
         volumes=storage.volumes,
         volume_quotas=tenants.volume_quotas,

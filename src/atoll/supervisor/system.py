@@ -34,6 +34,7 @@ from atoll.supervisor.operations import (
     Sleeps,
     make_asks,
     make_creation,
+    make_delegation_expiry,
     make_diffs,
     make_fsck,
     make_host_memory_monitor,
@@ -99,6 +100,7 @@ class System:
         self.prestarted, self.agents = machines.prestarted, machines.agents
         self.teams, self.keys, self.quotas = tenants.teams, tenants.keys, tenants.quotas
         self.volume_quotas, self.secrets = tenants.volume_quotas, tenants.secrets
+        self.delegations = tenants.delegations
         self.history, self.egress, self.decisions = steps.history, steps.egress, state.decisions
         self.registries = rooms.registries
         self.kills = make_kills(state, storage, machines, steps)
@@ -113,6 +115,7 @@ class System:
         self._idle_sandboxes = make_idle_sandboxes(state, steps, sleeps)
         self.host_memory = make_host_memory_monitor(state, machines, steps, self._idle_sandboxes)
         self.recoveries = make_recoveries(state, awakenings)
+        self.delegation_expiry = make_delegation_expiry(state, steps, sleeps)
         self.unresponsive = make_unresponsive_guests(state, machines)
         self.wake_timers = make_wake_timers(state, awakenings)
         self.creation = make_creation(rooms, state, storage, machines, tenants, steps)
@@ -275,12 +278,9 @@ class System:
         """Open the database, adopt the sandboxes that still run, and accept clients on the dial socket."""
         await asyncio.to_thread(self.drain_gate.load)
         await self._state.open()
-        await self.teams.load()
-        await self.keys.load()
-        await self.secrets.load()
-        await self.inventory.load()
-        await self.volumes.load()
-        await self.templates.load()
+        tenants = (self.teams, self.keys, self.delegations, self.secrets)
+        for store in (*tenants, self.inventory, self.volumes, self.templates):
+            await store.load()
         await asyncio.to_thread(self._rooms.programs.keep)
         self.trash.resume()
         await self.egress.start()
@@ -306,6 +306,7 @@ class System:
         for watch in (self.schedules, self.automatic_snapshots, self.recoveries, self.unresponsive):
             self.tasks.watch(watch.run())
         self.tasks.watch(self.wake_timers.run())
+        self.tasks.watch(self.delegation_expiry.run())
         self.tasks.watch(self._steps.paused_wakes.run(self.wakes.use))
         self._steps.suspended_wakes.start(self.wakes.use)
         self.tasks.watch(self.sleeping_links.run())

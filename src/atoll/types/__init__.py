@@ -11,6 +11,7 @@ from atoll.types.audit import (
 )
 from atoll.types.code import CodeContext, CodeException, CodeOutput, CodeResult, CodeVariable
 from atoll.types.creation import Boot, Hosting, SandboxOptions, Source, Wait
+from atoll.types.delegation import Delegation, DelegationSpec, Scope
 from atoll.types.disk import DiskReport, DiskUse
 from atoll.types.drain import DrainInfo, DrainReport, UndrainReport
 from atoll.types.egress import (
@@ -121,6 +122,8 @@ __all__ = [
     "CodeVariable",
     "CopyStep",
     "Damage",
+    "Delegation",
+    "DelegationSpec",
     "DiskReport",
     "DiskUse",
     "DrainInfo",
@@ -179,6 +182,7 @@ __all__ = [
     "SandboxState",
     "SandboxStats",
     "Scheme",
+    "Scope",
     "SearchMatch",
     "SearchResult",
     "SecretInfo",

@@ -38,6 +38,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, om
         sandbox_id: The sandbox that wants to act.
         sandbox_name: Its name; None if it has none.
         team: Its team; None if it has none.
+        delegation: The uid of the delegation under which it acts.
+        on_behalf_of: For whom it acts, as its delegation says; empty if that says nothing.
         kind: ``request`` is held in the edge, and goes on if it is approved. ``question`` was asked by a program
             outside, with ``sandbox.ask``.
         title: One line that says what is asked.
@@ -69,6 +71,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, om
     deadline: float
     sandbox_name: str | None = None
     team: str | None = None
+    delegation: str | None = None
+    on_behalf_of: str = ""
     count: int = 1
     rule: str = ""
     approvals: int = 1

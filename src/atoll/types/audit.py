@@ -21,6 +21,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=T
         sandbox_id: The sandbox that it concerns, if any.
         team: The team of that sandbox, or the team that is named; None means no team.
         caller: The client that asked for it, as that client or the server says; None means atoll itself.
+        delegation: The uid of the delegation that the sandbox acts under.
         outcome: ``ok``, or the code of the error that refused it.
         details: Further facts by name. No value of a secret and no body of a request is among them.
     """
@@ -32,6 +33,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=T
     sandbox_id: str | None = None
     team: str | None = None
     caller: str | None = None
+    delegation: str | None = None
     outcome: str = "ok"
     details: dict[str, str | int | float | None] = {}
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypedDict
 import msgspec
 
 from atoll.errors import InvalidSpecError
+from atoll.types.delegation import DelegationSpec
 from atoll.types.egress import EgressPolicy
 from atoll.types.lifecycle import Lifecycle
 from atoll.types.limits import Limits
@@ -63,12 +64,15 @@ class Hosting(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True
         idempotency_key: A text that names this very request, for a caller that repeats it after an error.
             While the sandbox of an earlier call with the key lives, that sandbox is returned, in whatever
             state it is. Keys are each team's own.
+        delegation: For whom it acts, what it may do at most, and until when. None is the caller's own
+            delegation, or with a snapshot a child of the one that the snapshot was made under.
     """
 
     team: str | None = None
     attributes: Mapping[str, str] | None = None
     ports: Ports = "open"
     idempotency_key: str | None = None
+    delegation: DelegationSpec | None = None
 
 
 class Wait(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from atoll.types.creation import one_source
 from atoll.types.decoding import converted, from_json, msgpack_reader
+from atoll.types.delegation import SCOPES
 from atoll.types.egress import ASK_DEADLINE_MOST_S, PASSWORD_MASK, SANDBOX_DOMAIN, check_network
 from atoll.types.given import (
     as_json,
@@ -33,6 +34,7 @@ __all__ = [
     "OWN_ATTRIBUTES",
     "PASSWORD_MASK",
     "SANDBOX_DOMAIN",
+    "SCOPES",
     "SECRET_BYTES_MOST",
     "SERVICES_MOST",
     "as_json",

@@ -12,8 +12,8 @@ from atoll.types.given import check_choice, check_number
 OnExpiry = Literal["kill", "suspend", "stop"]
 """What a lease's end does: erase the sandbox, put it to sleep, or end its processes and keep its disk."""
 
-SleepCause = Literal["request", "idle", "lease", "left"]
-"""Why it is paused or suspended: a client asked for it, it was idle, its lease ended, or its clients are gone."""
+SleepCause = Literal["request", "idle", "lease", "left", "delegation"]
+"""Why it is paused or suspended: by request, idle, its lease or its delegation ended, or its clients are gone."""
 
 
 # A number that no calendar can show is not a moment.

@@ -9,6 +9,7 @@ import msgspec
 
 from atoll.errors import InvalidSpecError
 from atoll.types.brief import brief
+from atoll.types.delegation import Delegation, DelegationSpec
 from atoll.types.egress import EgressPolicy, check_network
 from atoll.types.given import check_choice, check_kind, check_text, check_texts, copied
 from atoll.types.lifecycle import Idle, Lifecycle, SleepCause
@@ -143,6 +144,7 @@ class SandboxSpec(
             and replace those with the same name.
         ports: Who reaches its ports through ``atoll serve``: with ``"open"`` everybody who knows its id, with
             ``"closed"`` only a client with its traffic token or a signed link. Its forks have the same.
+        delegation: What it acts under. None is the caller's own, or a child of the snapshot's.
     """
 
     image: str | None = None
@@ -164,6 +166,7 @@ class SandboxSpec(
     idempotency_key: str | None = None
     services: list[ServiceSpec] = []
     ports: Ports = "open"
+    delegation: DelegationSpec | None = None
 
     def __post_init__(self) -> None:
         for name in ("env", "metadata", "attributes"):
@@ -175,6 +178,8 @@ class SandboxSpec(
         check_services(self.services)
         check_kind("limits", self.limits, Limits)
         check_kind("lifecycle", self.lifecycle, Lifecycle)
+        if self.delegation is not None:
+            check_kind("delegation", self.delegation, DelegationSpec)
         if self.idempotency_key is not None:
             _check_key(self.idempotency_key)
         if self.network is not None:
@@ -247,7 +252,8 @@ class SandboxInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=
 
     ``made_by`` says who made it: a program with its process id and user, or a key of a server. None means
     that nobody told. ``erased_at`` is when it is erased because the program that held it in ``with`` is gone;
-    None is never.
+    None is never. ``delegation`` says for whom it
+    acts, what it may do, and until when.
     """
 
     sandbox_id: str
@@ -287,6 +293,7 @@ class SandboxInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=
     made_by: str | None = None
     erased_at: float | None = None
     unresponsive_since: float | None = None
+    delegation: Delegation | None = None
 
     def __repr__(self) -> str:
         return brief(self, "sandbox_id", "name", "state", "image")

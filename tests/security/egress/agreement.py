@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -188,4 +189,5 @@ def _control(ground: Ground) -> EgressControl:
         relay=ground.relay,
         passwords=cast(Any, None),
         registries=PackageRegistries(dict),
+        clock=time.time,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ from atoll.network.relay_calls import RelayError
 from atoll.supervisor.lifecycle.egress_control import EgressControl
 from atoll.supervisor.lifecycle.package_registries import PackageRegistries
 from atoll.supervisor.tenants.proxy_passwords import ProxyPasswords
-from atoll.types import EgressVerdict, Inject, Policy, Quotas, Rule
+from atoll.types import Delegation, EgressVerdict, Inject, Policy, Quotas, Rule
 from tests.unit.supervisor.fakes import FakeLink, FakeLinks
 from tests.unit.supervisor.harness import Harness, with_harness
 
@@ -33,6 +34,7 @@ class WatchedLink(FakeLink):
 
 def row(**more: object) -> Any:
     values: dict[str, object] = {"sandbox_id": "s1", "team": None, "network": POLICY, "unplugged": None}
+    values |= {"delegation": None, "delegation_uid": None}
     return SimpleNamespace(**{**values, **more})
 
 
@@ -48,6 +50,7 @@ def control(harness: Harness, known: list[Any]) -> EgressControl:
         inspection=cast(Any, object()),
         relay=cast(Any, None),
         registries=PackageRegistries(dict),
+        clock=time.time,
     )
 
 
@@ -64,6 +67,21 @@ async def test_a_secret_that_changes_reaches_a_sandbox_that_is_being_made_or_wok
     link.is_open = False
     await secrets.create("key", "another")
     assert link.grants[-1].secrets == {}
+
+
+@with_harness
+async def test_what_a_delegation_does_not_allow_is_withheld_and_all_of_it_at_its_end(
+    harness: Harness,
+) -> None:
+    await harness.system.secrets.create("key", "value")
+    narrow = Delegation(uid="dlg-1", issuer="i", created_at=0, scopes=("network",))
+    ended = Delegation(uid="dlg-2", issuer="i", created_at=0, expires_at=1)
+    egress, link, other = control(harness, []), WatchedLink(), WatchedLink()
+    egress.govern(cast(Any, link), row(delegation=narrow))
+    assert (link.grants[-1].policy, link.grants[-1].secrets) == (POLICY, {})
+    assert cast(object, link.policy) == POLICY
+    egress.govern(cast(Any, other), row(sandbox_id="s2", delegation=ended))
+    assert (other.grants, other.policy) == ([], "none")
 
 
 @with_harness

@@ -49,10 +49,18 @@ def tail(newest: int, follow: bool, as_json: bool) -> None:
 @click.option(
     "--act", metavar="ACT", help="Only this act, like sandbox.killed, or all of a kind, like egress."
 )
+@click.option(
+    "--delegation", metavar="UID", help="Only entries about sandboxes that act under this delegation."
+)
 @click.option("--since", "since_s", type=Length(), metavar="LENGTH", help="Only the last 90s, 12h or 7d.")
 @json_option
 def query(
-    sandbox: str | None, team: str | None, act: str | None, since_s: float | None, as_json: bool
+    sandbox: str | None,
+    team: str | None,
+    act: str | None,
+    delegation: str | None,
+    since_s: float | None,
+    as_json: bool,
 ) -> None:
     r"""Show the entries that match, oldest first.
 
@@ -63,7 +71,8 @@ def query(
       atoll audit query --act sandboxes.delete --since 7d
     """
     since = None if since_s is None else time.time() - since_s
-    for entry in Audit.entries(sandbox=sandbox, team=team, act=act, since=since):
+    entries = Audit.entries(sandbox=sandbox, team=team, act=act, delegation=delegation, since=since)
+    for entry in entries:
         _show(entry, as_json=as_json)
 
 
@@ -97,6 +106,12 @@ def _show(entry: AuditEntry, *, as_json: bool) -> None:
     words = [str(entry.sequence), moment, entry.act]
     if entry.outcome != "ok":
         words.append(f"refused: {entry.outcome}")
-    named = {"sandbox": entry.sandbox_id, "team": entry.team, **entry.details, "by": entry.caller}
+    named = {
+        "sandbox": entry.sandbox_id,
+        "team": entry.team,
+        "under": entry.delegation,
+        **entry.details,
+        "by": entry.caller,
+    }
     words += [f"{name}={value}" for name, value in named.items() if value is not None]
     click.echo(plain("  ".join(words)))

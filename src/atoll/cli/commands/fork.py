@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
+from atoll.cli.delegation_options import delegation, delegation_options
 from atoll.cli.lazy_commands import Command
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json
@@ -25,8 +28,9 @@ from atoll.cli.sandboxes import held, killed_if_stopped
     multiple=True,
     help="Name of a copy; repeat it for each copy. Default: none.",
 )
+@delegation_options
 @json_option
-def command(sandbox: str, count: int | None, names: tuple[str, ...], as_json: bool) -> None:
+def command(sandbox: str, count: int | None, names: tuple[str, ...], as_json: bool, **options: Any) -> None:
     r"""Create running copies of a sandbox's memory and disk, all or none, and print their ids.
 
     \b
@@ -36,7 +40,7 @@ def command(sandbox: str, count: int | None, names: tuple[str, ...], as_json: bo
     """
     with killed_if_stopped() as copies:
         with held(sandbox) as original:
-            copies += original.fork(count, names=names or None)
+            copies += original.fork(count, names=names or None, delegation=delegation(options))
         infos = []
         for copy in copies:
             infos.append(copy.info())

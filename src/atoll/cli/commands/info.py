@@ -8,6 +8,7 @@ from contextlib import suppress
 import click
 
 from atoll import Sandbox, Snapshots, Volumes
+from atoll.cli.delegation_options import delegation_shown
 from atoll.cli.lazy_commands import Command
 from atoll.cli.leases import idle_shown, lease_shown
 from atoll.cli.limit_options import described
@@ -100,6 +101,8 @@ def lines_of(info: SandboxInfo, names: Mapping[str, str]) -> list[tuple[str, str
         ("disk", _disk(info)),
         ("snapshot", "-" if info.snapshot_id is None else names.get(info.snapshot_id, info.snapshot_id)),
     ]
+    if info.delegation is not None:
+        lines.append(("delegated", delegation_shown(info.delegation)))
     if (idle := idle_shown(info)) is not None:
         lines.append(("idle" if info.state == "running" else "asleep", idle))
     if info.wakes_at is not None:

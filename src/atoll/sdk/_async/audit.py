@@ -25,6 +25,7 @@ class AsyncAudit:
         sandbox: str | None = None,
         team: str | None = None,
         act: str | None = None,
+        delegation: str | None = None,
         since: float | None = None,
         until: float | None = None,
         newest: int | None = None,
@@ -37,19 +38,21 @@ class AsyncAudit:
             team: Only entries about this team and its sandboxes.
             act: Only this act, such as ``sandbox.killed``, or every act that begins with it and a dot:
                 ``egress``.
+            delegation: Only entries about sandboxes that act under the delegation with this uid.
             since: Only entries from this time on, in Unix seconds.
             until: Only entries before this time.
             newest: Only entries among this many newest ones of the whole log.
             follow: Continue with new entries as they are written, without an end.
         """
-        for name, text in (("sandbox", sandbox), ("team", team), ("act", act)):
+        named = {"sandbox": sandbox, "team": team, "act": act, "delegation": delegation}
+        for name, text in named.items():
             if text is not None:
                 check_text(name, text)
         for name, number in (("since", since), ("until", until), ("newest", newest)):
             if number is not None:
                 hint = "give None, or a number from 0 on"
                 check_number(name, number, least=0, whole=name == "newest", hint=hint)
-        wanted = {"sandbox": sandbox, "team": team, "act": act, "since": since, "until": until}
+        wanted = {**named, "since": since, "until": until}
         query = {name: value for name, value in wanted.items() if value is not None}
         begin: dict[str, object] = {"after": 0} if newest is None else {"newest": newest}
         with contextlib.closing(AsyncApi()) as api:

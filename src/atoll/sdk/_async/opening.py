@@ -95,7 +95,7 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
             volumes: Maps each absolute path inside to the volume that appears there: its name, or
                 ``VolumeMount("NAME", read_only=True)``.
             boot: What runs in it from the start, and what a crash leads to.
-            hosting: Its team, its attributes, and what ``atoll serve`` lets reach its ports.
+            hosting: Its team, its attributes, for whom it acts, and what ``atoll serve`` lets reach its ports.
             keep: Leave the sandbox alive at the end of ``async with``, and if this process dies in it.
             wait: How long the call may take, and who is told how far it is.
 
@@ -116,6 +116,7 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
             TeamNotFoundError: There is no such team.
             QuotaError: The team's quota allows no more, or a volume that it could write to is full.
             HostMemoryError: The host has too little memory left.
+            DelegationError: It asks for more than its delegation allows, or that has ended.
         """
         boot, hosting = _given("boot", boot, Boot), _given("hosting", hosting, Hosting)
         wait = _given("wait", wait, Wait)
@@ -137,6 +138,7 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
             attributes=users_attributes(hosting.attributes),
             ports=hosting.ports,
             idempotency_key=hosting.idempotency_key,
+            delegation=hosting.delegation,
         )
         api, line = AsyncApi(), line_for(wait.on_progress)
         try:

@@ -30,7 +30,17 @@ from atoll.sdk._foreign import no_foreign_arguments
 from atoll.sdk._forks import diff_request, fork_request, promote_request
 from atoll.sdk._holding import Holding
 from atoll.sdk._io_async import shielded
-from atoll.types import Ask, ExecResult, FilesDiff, GuestPath, Lifecycle, Progress, SandboxInfo, SnapshotInfo
+from atoll.types import (
+    Ask,
+    DelegationSpec,
+    ExecResult,
+    FilesDiff,
+    GuestPath,
+    Lifecycle,
+    Progress,
+    SandboxInfo,
+    SnapshotInfo,
+)
 from atoll.types.internal import ASK_DEADLINE_MOST_S, check_number, check_text, html_table
 
 # Inside the class, `list` means the method below, so annotations there use these names.
@@ -50,6 +60,7 @@ class AsyncSandbox(AsyncOpening):
     Attributes:
         id: 20 lower case letters and digits, never used again.
         name: The sandbox's name, unique in the home, or None.
+        delegation: For whom it acts, what it may do at most, and until when: the same all its life.
         files: The sandbox's files.
         processes: Its programs in the background and on terminals.
         ports: Its ports.
@@ -65,6 +76,7 @@ class AsyncSandbox(AsyncOpening):
     - StateError: somebody put it to sleep during the call. Its subclass AsleepError means that it sleeps and
       that only ``resume`` wakes it.
     - EngineError, HostMemoryError and QuotaError: it sleeps and could not be woken.
+    - DelegationExpiredError: its delegation has ended, and nothing wakes it any more.
     - DeadlineError: no answer came in time.
     - SupervisorError and VersionMismatchError: the supervisor cannot be started, or has another version.
     """
@@ -242,6 +254,7 @@ class AsyncSandbox(AsyncOpening):
         *,
         names: Sequence[str] | None = None,
         lifecycle: Lifecycle | None = None,
+        delegation: DelegationSpec | None = None,
     ) -> _Sandboxes:
         """Make ``count`` running copies of its memory and disk, all or none. The original keeps running.
 
@@ -253,6 +266,7 @@ class AsyncSandbox(AsyncOpening):
             names: A name for each copy, in order. None leaves the copies unnamed.
             lifecycle: How long the copies may run. None means the original's lifecycle. In either case their
                 leases begin now.
+            delegation: What each copy acts under: no more than this sandbox does. None means as much.
 
         Raises:
             InvalidSpecError: ``count`` is out of range, or ``names`` does not hold one valid name for each
@@ -262,8 +276,10 @@ class AsyncSandbox(AsyncOpening):
             NoSpaceError: The disk under the home is full. No copy is made.
             QuotaError: The team's quota allows no more. No copy is made.
             HostMemoryError: The host has too little memory left. No copy is made.
+            DelegationError: The sandbox's delegation allows no copies or not so much, or has ended. No copy is
+                made.
         """
-        body = fork_request(count, names, lifecycle)
+        body = fork_request(count, names, lifecycle, delegation)
 
         def handles(infos: _Infos) -> _Sandboxes:
             return [type(self)(AsyncApi(self._api.place), info, kill_at_exit=True) for info in infos]

@@ -23,6 +23,7 @@ from atoll.sdk._async.listing import logged
 from atoll.sdk._async.snapshots import snapshot_ref
 from atoll.sdk._notices import tell_recovery_since
 from atoll.types import (
+    Delegation,
     EgressPolicy,
     Lifecycle,
     Limits,
@@ -45,6 +46,7 @@ class AsyncStates(AsyncLeases):
     def __init__(self, api: AsyncApi, info: SandboxInfo) -> None:
         self.id: str = info.sandbox_id
         self.name: str | None = info.name
+        self.delegation: Delegation | None = info.delegation
         self._api = api
         self._agent = AsyncAgent(api, info.sandbox_id)
         self._path = f"/v1/sandboxes/{ref(info.sandbox_id)}"

@@ -24,6 +24,7 @@ from atoll.sdk._sync.listing import logged
 from atoll.sdk._sync.snapshots import snapshot_ref
 from atoll.sdk._notices import tell_recovery_since
 from atoll.types import (
+    Delegation,
     EgressPolicy,
     Lifecycle,
     Limits,
@@ -46,6 +47,7 @@ class States(Leases):
     def __init__(self, api: Api, info: SandboxInfo) -> None:
         self.id: str = info.sandbox_id
         self.name: str | None = info.name
+        self.delegation: Delegation | None = info.delegation
         self._api = api
         self._agent = Agent(api, info.sandbox_id)
         self._path = f"/v1/sandboxes/{ref(info.sandbox_id)}"

@@ -18,6 +18,7 @@ BODY_BYTES = 1 << 20
 _STATUS: dict[type[AtollError], int] = {
     errors.InvalidSpecError: 400,
     errors.DeniedError: 401,
+    errors.DelegationError: 403,
     errors.QuotaError: 429,
     errors.NotFoundError: 404,
     errors.NameTakenError: 409,

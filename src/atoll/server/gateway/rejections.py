@@ -10,6 +10,7 @@ import msgspec
 from atoll.errors import (
     AtollError,
     DeadlineError,
+    DelegationError,
     HostMemoryError,
     NotFoundError,
     QuotaError,
@@ -89,6 +90,8 @@ def rejection_of(error: AtollError, target: Target) -> Rejection:
             return not_found(target)
         case NotFoundError():
             return Rejection(502, PORT_CLOSED, target, names_port=True)
+        case DelegationError():
+            return Rejection(403, error.message, target)
         case QuotaError():
             return Rejection(429, error.message, target, headers=[(b"retry-after", b"1")])
         case HostMemoryError():

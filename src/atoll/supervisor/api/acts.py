@@ -12,7 +12,7 @@ from atoll.errors import AtollError
 from atoll.protocol import CALLER_HEADER, told_caller
 from atoll.supervisor.state.acts import Acts
 from atoll.supervisor.state.inventory import Inventory
-from atoll.types import Progress
+from atoll.types import Delegation, Progress
 
 _VERBS = {"POST": "create", "PUT": "replace", "DELETE": "delete"}
 # Their bodies are too long for a query, so they are asked by POST. And what a client that has left never got.
@@ -38,6 +38,7 @@ class _Asked(NamedTuple):
     named: dict[str, str]
     sandbox_id: str | None
     team: str | None
+    delegation: str | None
 
 
 @dataclass(eq=False, repr=False)
@@ -78,8 +79,8 @@ class RequestActs:
             return None
         named = {name: str(value) for name, value in request.path_params.items()}
         # Before the work, because a killed sandbox is not found any more.
-        sandbox_id, team = self._sandbox(act, named)
-        return _Asked(act, told_caller(request.headers.get(CALLER_HEADER)), named, sandbox_id, team)
+        caller = told_caller(request.headers.get(CALLER_HEADER))
+        return _Asked(act, caller, named, *self._sandbox(act, named))
 
     def _note(self, asked: _Asked, result: object, error: BaseException | None) -> None:
         sandbox_id = asked.sandbox_id or getattr(result, "sandbox_id", None)
@@ -89,17 +90,19 @@ class RequestActs:
             named={name: value for name, value in asked.named.items() if value != sandbox_id},
             sandbox_id=sandbox_id,
             team=asked.team or _team(asked.act, asked.named, result),
+            delegation=asked.delegation or _delegation(result),
             error=error,
         )
 
-    def _sandbox(self, act: str, named: dict[str, str]) -> tuple[str | None, str | None]:
+    def _sandbox(self, act: str, named: dict[str, str]) -> tuple[str | None, str | None, str | None]:
+        """The id of the sandbox that is named, its team, and what it acts under."""
         if not act.startswith("sandboxes.") or "ref" not in named:
-            return None, None
+            return None, None, None
         try:
             sandbox = self.inventory.sandbox(named["ref"])
         except AtollError:
-            return None, None
-        return sandbox.sandbox_id, sandbox.row.team
+            return None, None, None
+        return sandbox.sandbox_id, sandbox.row.team, sandbox.row.delegation_uid
 
 
 def act_of(method: str, path: str) -> str | None:
@@ -122,3 +125,8 @@ def _team(act: str, named: dict[str, str], result: object) -> str | None:
         return named.get("name") or getattr(result, "name", None)
     team = getattr(result, "team", None) or getattr(getattr(result, "info", None), "team", None)
     return team if isinstance(team, str) else None
+
+
+def _delegation(result: object) -> str | None:
+    delegation = getattr(result, "delegation", None)
+    return delegation.uid if isinstance(delegation, Delegation) else None

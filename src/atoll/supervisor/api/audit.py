@@ -28,13 +28,16 @@ def audit_routes(*, audit: AuditLog, tasks: Tasks) -> list[Route]:
         after = whole_number(query.get("after", "0"), "after")
         if newest is not None:
             after = max(0, audit.sequence - newest)
-        sandbox, team, act = (query.get(name) for name in ("sandbox", "team", "act"))
+        sandbox, team, act, delegation = (
+            query.get(name) for name in ("sandbox", "team", "act", "delegation")
+        )
         since, until = (unix_time(query.get(name), name) for name in ("since", "until"))
 
         def wanted(entry: AuditEntry) -> bool:
             return (
                 sandbox in (None, entry.sandbox_id)
                 and team in (None, entry.team)
+                and delegation in (None, entry.delegation)
                 and (act is None or entry.act == act or entry.act.startswith(f"{act}."))
                 and (since is None or entry.at >= since)
                 and (until is None or entry.at < until)

@@ -23,6 +23,7 @@ from atoll.supervisor.logs import read_page
 from atoll.supervisor.state.decisions import DecisionLog
 from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.paths import Paths
+from atoll.supervisor.state.rows import SandboxRow
 from atoll.types import EgressDecision, EgressPolicy, EgressVerdict
 from atoll.types.internal import from_json
 
@@ -44,13 +45,13 @@ def egress_routes(
         if wanted.network is None:
             raise InvalidSpecError("the test has no network", hint="give a policy, or name a sandbox")
         await egress.check(wanted.network, None)
-        return json_answer(await _judged(egress, wanted.network, None, wanted))
+        return json_answer(await _judged(egress, wanted.network, wanted))
 
     async def test_of(request: Request) -> Response:
         sandbox = inventory.sandbox(request.path_params["ref"])
         wanted = await read_body(request, EgressTest)
         row = sandbox.row
-        return json_answer(await _judged(egress, wanted.network or row.network, row.team, wanted))
+        return json_answer(await _judged(egress, wanted.network or row.network, wanted, row))
 
     async def registries_of(request: Request) -> Response:
         network = inventory.sandbox(request.path_params["ref"]).row.network
@@ -74,7 +75,7 @@ def egress_routes(
 
 
 async def _judged(
-    egress: EgressControl, network: EgressPolicy, team: str | None, wanted: EgressTest
+    egress: EgressControl, network: EgressPolicy, wanted: EgressTest, row: SandboxRow | None = None
 ) -> EgressVerdict:
     parts = urlsplit(wanted.url)
     try:
@@ -95,7 +96,9 @@ async def _judged(
         "headers": [list(pair) for pair in wanted.headers.items()],
         "body": None if wanted.body is None else base64.b64encode(wanted.body.encode()).decode(),
     }
-    return await egress.judge(network, team, request, host, port)
+    if row is None:
+        return await egress.judge(network, None, request, host, port)
+    return await egress.judge(network, row.team, request, host, port, row.delegation)
 
 
 def _read_decisions(path: Path, offset: int) -> DecisionsPage:

@@ -41,7 +41,12 @@ def fork_routes(
             with gate.passing():
                 async with callers.waiting(caller):
                     copies = await forks.fork(
-                        sandbox, wanted.count, wanted.lifecycle, caller, names=wanted.names
+                        sandbox,
+                        wanted.count,
+                        wanted.lifecycle,
+                        caller,
+                        names=wanted.names,
+                        delegation=wanted.delegation,
                     )
                     caller.made = [copy.sandbox_id for copy in copies]
                     return copies

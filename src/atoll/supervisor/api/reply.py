@@ -27,6 +27,7 @@ _log = logging.getLogger(__name__)
 _STATUS: tuple[tuple[type[AtollError], int], ...] = (
     (errors.InvalidSpecError, 400),
     (errors.DeniedError, 401),
+    (errors.DelegationError, 403),
     (errors.NotFoundError, 404),
     (errors.NameTakenError, 409),
     (errors.InUseError, 409),

@@ -115,6 +115,7 @@ class Dialling:
         for _ in range(_TRIES):
             check_action("dial", sandbox.row.state, sandbox.sandbox_id)
             check_plugged("use", sandbox)
+            self.wakes.check(sandbox)
             running = sandbox.running
             waits = running is None or not _usable(sandbox, running)
             if running is None or waits:

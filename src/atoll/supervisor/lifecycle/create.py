@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from atoll.errors import InvalidSpecError, StateError
+from atoll.policy import check_network_scopes, check_scope
 from atoll.supervisor.lifecycle.callers import Caller
 from atoll.supervisor.lifecycle.idempotency import idempotency_of
 from atoll.supervisor.lifecycle.progress import told_if_slow
-from atoll.supervisor.state.ids import check_env, check_metadata, check_name
-from atoll.types import Progress, SandboxSpec, VolumeMount
+from atoll.supervisor.state.ids import check_env, check_metadata, check_name, new_id
+from atoll.types import Delegation, Progress, SandboxSpec, VolumeMount
 from atoll.types.internal import BUILD_ATTRIBUTE, check_services
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.storage.template_rows import TemplateRows
     from atoll.supervisor.storage.volumes import Volumes
+    from atoll.supervisor.tenants.delegations import Delegations
     from atoll.supervisor.tenants.quotas import TeamQuotas
     from atoll.supervisor.tenants.volume_quotas import VolumeQuotas
 
@@ -35,6 +37,7 @@ class Creation:
 
     inventory: Inventory
     quotas: TeamQuotas
+    delegations: Delegations
     egress: EgressControl
     volumes: Volumes
     volume_quotas: VolumeQuotas
@@ -63,6 +66,8 @@ class Creation:
             QuotaError: The quota of its team does not allow the sandbox, or a volume that it could write to
                 is full.
             DrainingError: The home is drained.
+            DelegationExpiredError: What it would act under has ended.
+            DelegationError: It asks for more than who asks may give, or than its own delegation allows.
 
         Postcondition: on any exception nothing of the sandbox is left.
         """
@@ -72,7 +77,12 @@ class Creation:
         idempotency = idempotency_of(spec)
         spec = self._resolved(spec)
         check_spec(spec)
+        sandbox_id = new_id()
+        delegation = await self._delegation(spec, sandbox_id, caller)
+        if "network" not in delegation.scopes and spec.network is None:
+            spec = msgspec.structs.replace(spec, network="none")
         if spec.network is not None:
+            check_network_scopes(delegation, spec.network)
             await self.egress.check(spec.network, spec.team)
             before = None
             if spec.from_snapshot is not None:
@@ -80,15 +90,32 @@ class Creation:
             network = await self.egress.storable(spec.network, spec.team, before)
             spec = msgspec.structs.replace(spec, network=network)
         volumes = self._volumes_of(spec)
+        if volumes:
+            check_scope(delegation, "volumes", "a volume")
         held = self.inventory.pins.during(*{mount.volume for mount in volumes.values()})
         with self.gate.passing(), self.inventory.reserve_sandbox_name(spec.name), held:
             await self.volume_quotas.check_mounts(volumes.values())
-            made = {"idempotency": idempotency, "made_by": caller.made_by}
+            made = {
+                "sandbox_id": sandbox_id,
+                "idempotency": idempotency,
+                "made_by": caller.made_by,
+                "delegation": delegation,
+            }
             if spec.from_snapshot is not None:
                 # of much memory or disk, this takes a while
                 async with told_if_slow(progress, lambda: Progress(step="restoring the snapshot")):
                     return await self.of_snapshot.create(spec, spec.from_snapshot, volumes, made)
             return await self.of_image.create(spec, volumes, progress, caller, made)
+
+    async def _delegation(self, spec: SandboxSpec, sandbox_id: str, caller: Caller) -> Delegation:
+        snapshot = None if spec.from_snapshot is None else self.inventory.snapshot(spec.from_snapshot)
+        return await self.delegations.for_sandbox(
+            spec.delegation,
+            caller=caller.made_by,
+            team=spec.team,
+            snapshot=snapshot,
+            sandbox_id=sandbox_id,
+        )
 
     def _volumes_of(self, spec: SandboxSpec) -> dict[str, VolumeMount]:
         """The volumes that the sandbox mounts, by path."""

@@ -58,14 +58,14 @@ class ImageCreation:
         """Get the image if it is not here yet, and make a sandbox of it. See ``Creation.create``.
 
         Args:
-            made: The columns that say for whom it is made.
+            made: Its id, and the columns that say for whom it is made.
         """
         if not spec.best_effort:
             means = self.means.of(self.programs.current, engine_disk=self.engine_disks)
             refuse_unheld(spec.limits, means)
         if self.engine_disks and not self.inventory.sandboxes():
             progress(Progress(step="the engine keeps the disks here; see `atoll doctor`"))
-        sandbox_id = new_id()
+        sandbox_id = made["sandbox_id"]
         async with self.quotas.making(spec.team, {sandbox_id: spec.limits}, spec.lifecycle):
             info = await self._image(spec, progress, caller)
             facts = self.images.facts(info.digest)

@@ -50,11 +50,11 @@ class SnapshotCreation:
         """Make a sandbox that continues from the snapshot ``ref``. See ``Creation.create``.
 
         Args:
-            made: The columns that say for whom it is made.
+            made: Its id, and the columns that say for whom it is made.
         """
         async with self.operations.during(new_id(), "create"):
             snapshot = self.inventory.snapshot(ref)
-            row = self._row(spec, ref, snapshot, volumes).but(**made)
+            row = self._row(made["sandbox_id"], spec, snapshot, volumes).but(**made)
             checkpoint = self.paths.snapshot_checkpoint(snapshot.snapshot_id)
             with self.inventory.pins.during(row.sandbox_id, snapshot.snapshot_id, *snapshot.stack):
                 async with self.quotas.making(row.team, {row.sandbox_id: row.limits}, row.lifecycle):
@@ -69,11 +69,11 @@ class SnapshotCreation:
             return sandbox
 
     def _row(
-        self, spec: SandboxSpec, ref: str, snapshot: SnapshotRow, volumes: dict[str, VolumeMount]
+        self, sandbox_id: str, spec: SandboxSpec, snapshot: SnapshotRow, volumes: dict[str, VolumeMount]
     ) -> SandboxRow:
         if spec.image is not None and image_name(spec.image) != snapshot.image:
             raise ImageNotFoundError(
-                f"snapshot {ref!r} was made from image {snapshot.image!r}, not {spec.image!r}",
+                f"snapshot {snapshot.called!r} was made from image {snapshot.image!r}, not {spec.image!r}",
                 hint="leave image out",
             )
         check_like(spec, snapshot)
@@ -95,7 +95,7 @@ class SnapshotCreation:
         }
         return SandboxRow(
             **{**snapshot.setup(), **own},
-            sandbox_id=new_id(),
+            sandbox_id=sandbox_id,
             name=spec.name,
             state="running",
             created_at=now_s,

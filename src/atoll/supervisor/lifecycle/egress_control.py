@@ -12,6 +12,7 @@ from atoll.errors import AtollError, UnsupportedError
 from atoll.network import Grant, ask_about
 from atoll.policy import (
     EVERYTHING,
+    allows,
     ceiling_of,
     check_ceiling,
     check_policy,
@@ -26,9 +27,11 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.decisions import DecisionLog
     from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.rows import SandboxRow
+    from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.tenants.proxy_passwords import ProxyPasswords
     from atoll.supervisor.tenants.secrets import Secrets
     from atoll.supervisor.tenants.teams import Teams
+    from atoll.types import Delegation
 
 _log = logging.getLogger(__name__)
 ReachSandbox = Callable[[str | None, str, int], Awaitable[socket.socket]]
@@ -53,6 +56,7 @@ class EgressControl:
         inspection: Judges requests; None on a host that cannot.
         relay: Resolves names as for connections of guests.
         registries: The hosts that ``packages`` allows.
+        clock: Returns Unix seconds, by which delegations end.
 
     Attributes:
         reach: Connects a sandbox of a team to a port of another one, by its name or id.
@@ -70,6 +74,7 @@ class EgressControl:
         inspection: Inspection | None,
         relay: Relay,
         registries: PackageRegistries,
+        clock: Callable[[], float],
     ) -> None:
         self._inventory = inventory
         self._teams = teams
@@ -82,6 +87,7 @@ class EgressControl:
         self._inspection = inspection
         self._relay = relay
         self._registries = registries
+        self._clock = clock
         # Beside the sandboxes' own: a wake or a rollback has a link before its sandbox has it.
         self._rows: WeakKeyDictionary[Link, SandboxRow] = WeakKeyDictionary()
         self.reach: ReachSandbox = _reach_none
@@ -166,7 +172,8 @@ class EgressControl:
     def govern(self, link: Link, row: SandboxRow) -> None:
         """Apply the row's policy and its team's current ceiling to the sandbox's link.
 
-        From now on the decisions are recorded.
+        A sandbox whose delegation has ended, or is not for the network, gets no network. From now on the decisions
+        are recorded.
 
         Raises:
             OSError: The sandbox is unplugged, and its link cannot be cut.
@@ -175,7 +182,7 @@ class EgressControl:
         self._rows[link] = row
         link.guest.reach = lambda ref, port: self.reach(row.team, ref, port)
         link.guest.follow(
-            lambda decision: self._decisions.add(sandbox_id, (decision,)),
+            lambda decision: self._decisions.add(sandbox_id, (decision,), row.delegation_uid),
             lambda reason: self._ring(sandbox_id, reason),
         )
         if row.unplugged is not None or sandbox_id in self._cut:
@@ -183,12 +190,18 @@ class EgressControl:
         self._enforce(link, row)
 
     def _enforce(self, link: Link, row: SandboxRow) -> None:
-        network = self._passwords.open(row.network, row.team)
+        network = self._passwords.open(self._allowed(row.network, row.delegation), row.team)
         rules, ceiling = self._both(network, row.team)
         # A rule by name needs the edge for plain HTTP, where each request says which host it is for.
         if self._inspection is not None and rules is not None and rules.rules:
-            link.inspect(self._inspection, row.sandbox_id, self._grant(rules, row.team, ceiling))
+            grant = self._grant(rules, row.team, ceiling, row.delegation)
+            link.inspect(self._inspection, row.sandbox_id, grant)
         link.set_policy(network, self._registries.hosts_for(network), ceiling=ceiling)
+
+    def enforce(self, sandbox: Sandbox) -> None:
+        """Have a sandbox's links do again what its row and its delegation say now, open connections included."""
+        for link in self._links(sandbox.sandbox_id):
+            self._enforce(link, sandbox.row)
 
     def cut(self, sandbox_id: str) -> None:
         """Let nothing pass to or from a sandbox any more, on any link that it has or gets, until ``mend``.
@@ -230,7 +243,13 @@ class EgressControl:
         await self._relay.hear()
 
     async def judge(
-        self, network: EgressPolicy, team: str | None, request: Mapping[str, Any], host: str, port: int
+        self,
+        network: EgressPolicy,
+        team: str | None,
+        request: Mapping[str, Any],
+        host: str,
+        port: int,
+        delegation: Delegation | None = None,
     ) -> EgressVerdict:
         """Return the verdict on a request.
 
@@ -240,6 +259,7 @@ class EgressControl:
             request: As the edge reads it.
             host: The host of its address. A name that the policy knows is resolved.
             port: The port of its address.
+            delegation: What the sandbox acts under; None is not to be looked at.
 
         Raises:
             EdgeError: The edge does not answer.
@@ -247,16 +267,22 @@ class EgressControl:
         """
         if self._inspection is None:
             raise UnsupportedError("this supervisor cannot judge", hint="start one that has the edge")
-        rules, ceiling = self._both(network, team)
+        rules, ceiling = self._both(self._allowed(network, delegation), team)
         # The grant includes the secrets: a missing secret has the request refused.
-        grant = None if rules is None else self._grant(rules, team, ceiling)
+        grant = None if rules is None else self._grant(rules, team, ceiling, delegation)
         return await ask_about(self._inspection, self._relay, grant, request, host, port)
 
-    def _grant(self, rules: Policy, team: str | None, ceiling: Policy | None) -> Grant:
+    def _allowed(self, network: EgressPolicy, delegation: Delegation | None) -> EgressPolicy:
+        return network if allows(delegation, "network", self._clock()) else "none"
+
+    def _grant(
+        self, rules: Policy, team: str | None, ceiling: Policy | None, delegation: Delegation | None
+    ) -> Grant:
         """The rules with the secrets that they need. A secret that cannot be had is left out: the edge refuses."""
         values: dict[str, str] = {}
         bound: dict[str, tuple[str, ...]] = {}
-        for name in {inject.secret for rule in rules.rules for inject in rule.inject}:
+        names = {inject.secret for rule in rules.rules for inject in rule.inject}
+        for name in names if allows(delegation, "secrets", self._clock()) else ():
             try:
                 bound |= self._secrets.bound_for(team, [name])
                 values |= self._secrets.values_for(team, [name])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from atoll.errors import InvalidSpecError
 from atoll.host import to_the_end
+from atoll.policy import check_scope
 from atoll.supervisor.lifecycle.callers import Caller
 from atoll.supervisor.lifecycle.checkpoint import CapturedState, Checkpoints
 from atoll.supervisor.lifecycle.clone import Clones
@@ -26,16 +27,18 @@ from atoll.supervisor.state.running_machine import RunningMachine
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.transitions import check_action, check_memory, check_parts
 from atoll.supervisor.storage.compaction import Compaction
-from atoll.types import Lifecycle, SandboxInfo
+from atoll.types import DelegationSpec, Lifecycle, SandboxInfo
 from atoll.types.internal import OWN_ATTRIBUTES
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.attachment import Attachment
     from atoll.supervisor.lifecycle.crash_checkpoint import CrashCheckpoints
     from atoll.supervisor.state.inventory import Inventory
+    from atoll.supervisor.state.leases import Columns
     from atoll.supervisor.state.operation_log import Operations
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.storage.layer_gc import LayerGC
+    from atoll.supervisor.tenants.delegations import Delegations
     from atoll.supervisor.tenants.quotas import TeamQuotas
     from atoll.supervisor.tenants.volume_quotas import VolumeQuotas
 
@@ -57,6 +60,7 @@ class Forks:
     operations: Operations
     paths: Paths
     quotas: TeamQuotas
+    delegations: Delegations
     volume_quotas: VolumeQuotas
     checkpoints: Checkpoints
     clones: Clones
@@ -74,6 +78,7 @@ class Forks:
         caller: Caller | None = None,
         *,
         names: Sequence[str] = (),
+        delegation: DelegationSpec | None = None,
     ) -> list[SandboxInfo]:
         """Make ``count`` running copies of a sandbox as it is now. The sandbox itself does not change.
 
@@ -81,6 +86,7 @@ class Forks:
             lifecycle: The copies' lifecycle; None takes the original's.
             caller: The client that waits for the copies: once it has left, no further copy is started.
             names: A name for each copy, in order; empty leaves the copies without names.
+            delegation: What each copy is to act under, as a child of what the sandbox acts under.
 
         Raises:
             InvalidSpecError: ``count`` is not between 1 and 100, or the lifecycle or the names are invalid.
@@ -88,6 +94,8 @@ class Forks:
             StateError: The sandbox has crashed, or has no memory.
             QuotaError: The quota of its team does not allow the copies, or a volume that they could write to
                 is full.
+            DelegationExpiredError: The sandbox's delegation has ended.
+            DelegationError: It does not allow copies, or not as much as they are to have.
 
         Postcondition: on any exception no copy is left.
         """
@@ -99,7 +107,7 @@ class Forks:
             check_parts(sandbox.sandbox_id, engine_disk=sandbox.row.engine_disk)
         await self.volume_quotas.check_mounts(sandbox.row.volumes.values())
         wanted: list[str | None] = [*names] or [None] * count
-        work = partial(self._with_ids, sandbox, wanted, lifecycle, caller or Caller())
+        work = partial(self._with_ids, sandbox, wanted, lifecycle, caller or Caller(), delegation)
         with contextlib.ExitStack() as reserved:
             for name in names:
                 reserved.enter_context(self.inventory.reserve_sandbox_name(name))
@@ -125,10 +133,13 @@ class Forks:
         names: Sequence[str | None],
         lifecycle: Lifecycle,
         caller: Caller,
+        delegation: DelegationSpec | None,
         *,
         in_memory: bool,
     ) -> list[SandboxInfo]:
-        ids = {new_id(): name for name in names}
+        ids = {new_id(): {"name": name} for name in names}
+        for copy_id, columns in ids.items():
+            columns |= await self._delegated(sandbox.row, delegation, caller, copy_id)
         limits = dict.fromkeys(ids, sandbox.row.limits)
         async with (
             self.quotas.making(sandbox.row.team, limits, lifecycle),
@@ -139,7 +150,7 @@ class Forks:
     async def _fork(
         self,
         sandbox: Sandbox,
-        ids: Mapping[str, str | None],
+        ids: Mapping[str, Columns],
         lifecycle: Lifecycle,
         caller: Caller,
         *,
@@ -205,13 +216,10 @@ class Forks:
             self.attachment.attach(copy, running)
         return made
 
-    def _row(
-        self, original: SandboxRow, capture: CapturedState, sandbox_id: str, name: str | None
-    ) -> SandboxRow:
+    def _row(self, original: SandboxRow, capture: CapturedState, sandbox_id: str, own: Columns) -> SandboxRow:
         now_s = self.inventory.now_s()
         return original.but(
             sandbox_id=sandbox_id,
-            name=name,
             attributes=_inherited(original.attributes),
             state="running",
             created_at=now_s,
@@ -235,8 +243,18 @@ class Forks:
             promoted=(),
             is_bound=False,
             **NOT_LEFT,
-            network=network_of_copies(original),
+            **{"network": network_of_copies(original), **own},
         )
+
+    async def _delegated(
+        self, original: SandboxRow, wanted: DelegationSpec | None, caller: Caller, copy_id: str
+    ) -> Columns:
+        """What a copy acts under, and what follows from that."""
+        made = await self.delegations.for_copy(original, wanted, caller=caller.made_by, copy_id=copy_id)
+        if original.volumes:
+            check_scope(made, "volumes", "a copy that mounts volumes", original.sandbox_id)
+        allowed: Columns = {} if "network" in made.scopes else {"network": "none"}
+        return {"delegation": made, **allowed}
 
     async def _undo(self, tasks: list[asyncio.Task[tuple[Sandbox, RunningMachine]]]) -> None:
         for task in tasks:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from atoll.engines import AdjustableLimits
 from atoll.errors import AtollError, UnsupportedError
 from atoll.host import to_the_end
+from atoll.policy import check_network_scopes
 from atoll.supervisor.machines.enforcement import refuse_unheld
 from atoll.supervisor.state.ids import check_metadata
 from atoll.supervisor.state.transitions import check_action
@@ -75,9 +76,11 @@ class LimitChanges:
 
         Raises:
             InvalidSpecError: A rule is invalid or can never match, or the attributes are too large.
+            DelegationError: The sandbox's delegation does not allow it.
 
         Postcondition: on any exception the sandbox keeps its earlier policy, or reaches nothing.
         """
+        check_network_scopes(sandbox.row.delegation, network, sandbox.sandbox_id)
         await self.egress.check(network, sandbox.row.team)
         async with sandbox.lock:
             row, running = sandbox.row, sandbox.running

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from atoll.errors import InvalidSpecError
 from atoll.host import to_the_end
+from atoll.policy import check_alive
 from atoll.supervisor.lifecycle.checkpoint import CapturedState, Checkpoints
 from atoll.supervisor.lifecycle.rollback import next_disk
 from atoll.supervisor.lifecycle.snapshot import COPY_MOST_BYTES, Label, Snapshots
@@ -75,10 +76,10 @@ class Promotions:
 
         Postcondition: on any exception both are as they were, and no snapshot is left.
         """
-        _check_pair(original, winner)
+        self._check_pair(original, winner)
         first, second = sorted((original, winner), key=lambda each: each.sandbox_id)
         async with self.snapshots.room_for(name, original.row.team), first.lock, second.lock:
-            _check_pair(original, winner)
+            self._check_pair(original, winner)
             columns: Columns = {}
             if original.running is None:
                 columns = self.leases.woken(original.row, original.row.lifecycle.ttl_s)
@@ -100,6 +101,13 @@ class Promotions:
                     await to_the_end(discarded)
                     await to_the_end(self.kills.clear(winner))
         return kept.info()
+
+    def _check_pair(self, original: Sandbox, winner: Sandbox) -> None:
+        for row in (original.row, winner.row):
+            check_alive(
+                row.delegation, self.leases.clock.unix_s(), f"promote sandbox {row.called}", row.sandbox_id
+            )
+        _check_pair(original, winner)
 
     @contextlib.contextmanager
     def _places(self, original: SandboxRow, winner: SandboxRow) -> Iterator[None]:

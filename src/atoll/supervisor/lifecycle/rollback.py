@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from atoll.errors import InvalidSpecError
 from atoll.host import to_the_end
+from atoll.policy import check_alive, check_scope
 from atoll.snapshots import line_of
 from atoll.supervisor.lifecycle.clone import Clones
 from atoll.supervisor.lifecycle.holds import keep_locked
@@ -81,6 +82,7 @@ class Rollback:
         snapshot = self.inventory.snapshot(ref)
         check_action("rollback", sandbox.row.state, sandbox.sandbox_id)
         check_plugged("roll back", sandbox)
+        _check_delegation(sandbox.row, snapshot, self.leases.clock.unix_s())
         if snapshot.image_digest != sandbox.row.image_digest:
             raise InvalidSpecError(
                 f"snapshot {ref!r} was made from another image than sandbox {sandbox.row.called}",
@@ -161,6 +163,13 @@ def rolled_back(row: SandboxRow, snapshot: SnapshotRow) -> SandboxRow:
         reason=None,
         has_memory=True,
     )
+
+
+def _check_delegation(row: SandboxRow, snapshot: SnapshotRow, now_s: float) -> None:
+    """Refuse to run a sandbox that may not run any more, or with volumes that it may not mount."""
+    check_alive(row.delegation, now_s, f"roll back sandbox {row.called}", row.sandbox_id)
+    if snapshot.volumes:
+        check_scope(row.delegation, "volumes", "a volume of the snapshot", row.sandbox_id)
 
 
 def next_disk(disk: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from atoll.policy import check_alive
 from atoll.supervisor.lifecycle.holds import is_left, keep_locked
 from atoll.supervisor.state.leases import length_after_use
 from atoll.supervisor.state.sandbox import Sandbox, crash_reason
@@ -50,6 +51,7 @@ class Wakes:
         Raises:
             AsleepError: The sandbox sleeps, and use does not wake it.
             UnpluggedError: The sandbox is unplugged.
+            DelegationExpiredError: Its delegation has ended.
             DrainingError: It does not run, and the home is drained.
             QuotaError: The quota of its team allows no more running sandboxes.
             HostMemoryError: The host has too little memory left.
@@ -62,6 +64,15 @@ class Wakes:
             running = await self._wake(sandbox, length_after_use(sandbox.row.lifecycle))
             await keep_locked(self.inventory, sandbox)
             return running
+
+    def check(self, sandbox: Sandbox) -> None:
+        """Refuse the use of a sandbox, awake or not, whose delegation has ended.
+
+        Raises:
+            DelegationExpiredError: It has ended.
+        """
+        row = sandbox.row
+        check_alive(row.delegation, self.leases.clock.unix_s(), f"use sandbox {row.called}", row.sandbox_id)
 
     async def keep(self, sandbox: Sandbox) -> None:
         """Note that a client uses a sandbox that runs: it stays, even if it was left behind."""
@@ -94,6 +105,7 @@ class Wakes:
 
         Raises:
             UnpluggedError: The sandbox is unplugged.
+            DelegationExpiredError: Its delegation has ended.
             DrainingError: It does not run, and the home is drained.
             UnsupportedError: The engine keeps the disk in the memory to be dropped.
             QuotaError: The quota of its team allows no more running sandboxes, or no lease of this length.
@@ -125,6 +137,7 @@ class Wakes:
         automatic: bool = False,
     ) -> RunningMachine:
         """Make the sandbox run. Unless it already runs, a lease of ``length_s`` begins."""
+        self.check(sandbox)
         running = sandbox.running
         if running is not None and running.gone.is_set():
             await self.crashes.crashed_locked(sandbox, running, crash_reason(sandbox.row, running))

@@ -62,7 +62,8 @@ class WakeTimers:
     @property
     def waiting(self) -> bool:
         """Whether a sandbox waits for its time, so that the supervisor must stay."""
-        return not self._closed and any(_is_set(sandbox) for sandbox in self.inventory.sandboxes())
+        now_s = self.unix_s()
+        return not self._closed and any(_is_set(one, now_s) for one in self.inventory.sandboxes())
 
     def close(self) -> None:
         """Wake no further sandbox: the next supervisor makes the due wakes."""
@@ -79,7 +80,7 @@ class WakeTimers:
         due = {
             sandbox.sandbox_id: sandbox
             for sandbox in self.inventory.sandboxes()
-            if _is_set(sandbox) and (sandbox.row.wakes_at or 0.0) <= now_s
+            if _is_set(sandbox, now_s) and (sandbox.row.wakes_at or 0.0) <= now_s
         }
         for gone in self._due.keys() - due.keys():
             del self._due[gone]
@@ -95,7 +96,9 @@ class WakeTimers:
     async def _wake(self, sandbox: Sandbox, due: _Due) -> None:
         try:
             async with self._turns.turn():
-                if self._closed or not _is_set(sandbox) or sandbox.row.wakes_at != due.wakes_at:
+                if self._closed or not _is_set(sandbox, self.unix_s()):
+                    return
+                if sandbox.row.wakes_at != due.wakes_at:
                     return
                 if not due.told:
                     self.tell(sandbox.sandbox_id, "wakes: the time has come that it has left in wake-at")
@@ -115,8 +118,10 @@ class WakeTimers:
             due.going = False
 
 
-def _is_set(sandbox: Sandbox) -> bool:
-    """Whether a sandbox sleeps until a time."""
+def _is_set(sandbox: Sandbox, now_s: float) -> bool:
+    """Whether a sandbox sleeps until a time, and may wake then."""
     row = sandbox.row
+    if row.delegation is not None and row.delegation.has_ended(now_s):
+        return False
     asleep = row.wakes_at is not None and row.state in ("paused", "suspended") and not row.napping
     return asleep and sandbox.unplugged is None

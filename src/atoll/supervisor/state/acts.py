@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ from atoll.network import Pace
 from atoll.policy import masked
 from atoll.protocol import ours
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
-from atoll.types import Ask, EgressDecision
+from atoll.types import Ask, Delegation, EgressDecision
 
 # What a change of a sandbox's row tells with its new value. All else shows in the act itself, or is no act.
 _SETTINGS = ("name", "network", "limits", "lifecycle", "services", "volumes", "metadata")
@@ -55,18 +56,21 @@ class Acts:
         named: dict[str, str],
         sandbox_id: str | None,
         team: str | None,
+        delegation: str | None,
         error: BaseException | None,
     ) -> None:
         """Note what a client asked for, and how that ended.
 
         Args:
             named: What the client named, such as a snapshot.
+            delegation: What the sandbox acts under.
         """
         self.log.note(
             act,
             caller=caller,
             sandbox_id=sandbox_id,
             team=team,
+            delegation=delegation,
             outcome="ok" if error is None else _code(error),
             details=_details(named),
         )
@@ -76,6 +80,7 @@ class Acts:
         details: Details = {}
         if old is None:
             details = {"image": new.image, "snapshot": new.snapshot_id, "by": new.made_by}
+            details |= _delegated(new.delegation)
         elif new.state in ("paused", "suspended"):
             details = {"cause": new.sleep_cause}
         elif new.state == "crashed":
@@ -100,35 +105,49 @@ class Acts:
         """Note that a snapshot was made."""
         details: dict[str, Any] = {"snapshot": snapshot.snapshot_id, "automatic": int(snapshot.automatic)}
         self.log.note(
-            "snapshot.created", sandbox_id=snapshot.sandbox_id, team=snapshot.team, details=_details(details)
+            "snapshot.created",
+            sandbox_id=snapshot.sandbox_id,
+            team=snapshot.team,
+            delegation=snapshot.delegation_uid,
+            details=_details(details),
         )
 
-    def decided(self, sandbox_id: str, decisions: Iterable[EgressDecision]) -> None:
+    def decided(
+        self, sandbox_id: str, decisions: Iterable[EgressDecision], delegation: str | None = None
+    ) -> None:
         """Note what was decided about a sandbox's way out. What comes too often is only counted."""
+        note = partial(self.log.note, sandbox_id=sandbox_id, delegation=delegation)
         for one in decisions:
-            if not self._may_note(sandbox_id, one.count):
+            if not self._may_note(sandbox_id, one.count, delegation):
                 continue
             told = {
                 name: value
                 for name, value in msgspec.structs.asdict(one).items()
                 if name not in ("at", "action") and value not in ("", False, None)
             }
-            self.log.note(f"egress.{one.action}", sandbox_id=sandbox_id, details=_details(told))
+            note(f"egress.{one.action}", details=_details(told))
 
     def ask_begun(self, ask: Ask) -> None:
         """Note that a sandbox asks somebody about an act."""
-        if self._may_note(ask.sandbox_id, 1):
+        if self._may_note(ask.sandbox_id, 1, ask.delegation):
             details = {"ask": ask.ask_id, "title": ask.title, "digest": ask.digest, "rule": ask.rule}
-            self.log.note("ask.begun", sandbox_id=ask.sandbox_id, team=ask.team, details=_details(details))
+            self.log.note(
+                "ask.begun",
+                sandbox_id=ask.sandbox_id,
+                team=ask.team,
+                delegation=ask.delegation,
+                details=_details(details),
+            )
 
     def ask_ended(self, ask: Ask, *, by: str) -> None:
         """Note how an ask ended, and who has answered it."""
-        if by or self._may_note(ask.sandbox_id, 1):
+        if by or self._may_note(ask.sandbox_id, 1, ask.delegation):
             told = {"ask": ask.ask_id, "digest": ask.digest, "passed": ask.passed, "reason": ask.reason}
             self.log.note(
                 f"ask.{ask.outcome}",
                 sandbox_id=ask.sandbox_id,
                 team=ask.team,
+                delegation=ask.delegation,
                 details=_details(
                     {**told, "title": ask.title, "approved_by": ", ".join(ask.approved_by), "by": by}
                 ),
@@ -139,7 +158,7 @@ class Acts:
         self._paces.pop(sandbox_id, None)
         self._more.pop(sandbox_id, None)
 
-    def _may_note(self, sandbox_id: str, count: int) -> bool:
+    def _may_note(self, sandbox_id: str, count: int, delegation: str | None) -> bool:
         """Whether a guest's doing gets a line. What comes too often is only counted."""
         pace = self._paces.get(sandbox_id)
         if pace is None:
@@ -149,11 +168,31 @@ class Acts:
             return False
         pace.take()
         if more := self._more.pop(sandbox_id, 0):
-            self.log.note("egress.more", sandbox_id=sandbox_id, details={"count": more})
+            self.log.note(
+                "egress.more", sandbox_id=sandbox_id, delegation=delegation, details={"count": more}
+            )
         return True
 
     def _of_sandbox(self, act: str, row: SandboxRow, details: dict[str, Any]) -> None:
-        self.log.note(act, sandbox_id=row.sandbox_id, team=row.team, details=_details(details))
+        self.log.note(
+            act,
+            sandbox_id=row.sandbox_id,
+            team=row.team,
+            delegation=row.delegation_uid,
+            details=_details(details),
+        )
+
+
+def _delegated(delegation: Delegation | None) -> Details:
+    """What the uid of a delegation does not say: another one of the chain may be asked about later."""
+    if delegation is None or delegation.is_root:
+        return {}
+    return {
+        "parent": delegation.parent_uid,
+        "for": delegation.on_behalf_of,
+        "scopes": " ".join(delegation.scopes),
+        "until": delegation.expires_at,
+    }
 
 
 def _shown(name: str, row: SandboxRow) -> object:

@@ -21,6 +21,7 @@ from atoll.supervisor.state.reserve import BALLAST, EmergencyReserve
 from atoll.supervisor.state.row_copies import RowCopies
 from atoll.supervisor.state.rows import (
     KEYS,
+    DelegationRow,
     KeptRow,
     KeyRow,
     OperationRow,
@@ -30,13 +31,14 @@ from atoll.supervisor.state.rows import (
     StepRow,
     TeamRow,
     TemplateRow,
+    UnkeptRow,
     VolumeRow,
     key_of,
 )
 from atoll.types.internal import converted, from_json
 
 DAMAGED = "damaged"
-VERSION = 1
+VERSION = 2
 """The version of the tables in schema.sql."""
 _KEEP_S = 0.05
 _T = TypeVar("_T")
@@ -51,12 +53,12 @@ _R = TypeVar(
     TemplateRow,
     StepRow,
     OperationRow,
+    DelegationRow,
 )
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _log = logging.getLogger(__name__)
-_Row = KeptRow | StepRow | OperationRow
-# Rows without a copy: nothing is missing if they are lost with the database.
-_UNKEPT = (OperationRow, StepRow)
+_Row = KeptRow | UnkeptRow
+_UNKEPT = (OperationRow, StepRow, DelegationRow)
 TABLES: dict[type[_Row], str] = {
     SandboxRow: "sandboxes",
     SnapshotRow: "snapshots",
@@ -67,6 +69,7 @@ TABLES: dict[type[_Row], str] = {
     TemplateRow: "templates",
     StepRow: "steps",
     OperationRow: "operations",
+    DelegationRow: "delegations",
 }
 _FOREIGN_S = 1.0
 _JSON_FIELDS = frozenset(
@@ -75,6 +78,7 @@ _JSON_FIELDS = frozenset(
         "attributes",
         "builds",
         "ceiling",
+        "delegation",
         "env",
         "hosts",
         "lifecycle",

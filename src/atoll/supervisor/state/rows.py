@@ -10,6 +10,7 @@ import msgspec
 from atoll.policy import masked
 from atoll.types import (
     BuildInfo,
+    Delegation,
     EgressPolicy,
     KeyInfo,
     Lifecycle,
@@ -67,6 +68,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     - ``engine_disk`` says that the engine keeps the changes on the disk, and each checkpoint contains them.
       There are then no layers.
     - ``volumes`` are the volumes, named by their ids, by the paths where they are mounted.
+    - ``delegation`` is what the sandbox acts under, all of it, so that it is as lasting as the row. None allows
+      all.
     """
 
     image: str
@@ -87,6 +90,12 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     on_crash: OnCrash = "reboot"
     volumes: dict[str, VolumeMount] = {}
     team: str | None = None
+    delegation: Delegation | None = None
+
+    @property
+    def delegation_uid(self) -> str | None:
+        """The uid of what it acts under."""
+        return None if self.delegation is None else self.delegation.uid
 
     @property
     def volume_ids(self) -> set[str]:
@@ -360,6 +369,16 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     used_at: float
 
 
+class DelegationRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The root of a chain of delegations: what a key or a local user may do by itself. Others are in the rows
+    of their sandboxes and snapshots.
+    """
+
+    uid: str
+    issuer: str
+    created_at: float
+
+
 class OperationRow(msgspec.Struct, frozen=True, kw_only=True):
     """An operation that has begun and not ended. ``link_id`` is the link that a wake uses.
 
@@ -375,7 +394,10 @@ class OperationRow(msgspec.Struct, frozen=True, kw_only=True):
 KeptRow = SandboxRow | SnapshotRow | VolumeRow | TeamRow | KeyRow | SecretRow | TemplateRow
 """The rows with a copy beside their files."""
 
-KEYS: dict[type[KeptRow] | type[StepRow] | type[OperationRow], str] = {
+UnkeptRow = StepRow | OperationRow | DelegationRow
+"""The rows without a copy: nothing is missing if they are lost with the database."""
+
+KEYS: dict[type[KeptRow | UnkeptRow], str] = {
     SandboxRow: "sandbox_id",
     SnapshotRow: "snapshot_id",
     VolumeRow: "volume_id",
@@ -385,11 +407,12 @@ KEYS: dict[type[KeptRow] | type[StepRow] | type[OperationRow], str] = {
     TemplateRow: "template_id",
     StepRow: "step_key",
     OperationRow: "sandbox_id",
+    DelegationRow: "uid",
 }
 """The field that tells rows of a kind from each other."""
 
 
-def key_of(row: KeptRow | StepRow | OperationRow) -> str:
+def key_of(row: KeptRow | UnkeptRow) -> str:
     """The value that identifies a row among those of its kind."""
     key: str = getattr(row, KEYS[type(row)])
     return key

@@ -57,7 +57,8 @@ CREATE TABLE sandboxes (
     services TEXT NOT NULL,
     on_crash TEXT NOT NULL,
     volumes TEXT NOT NULL,
-    team TEXT
+    team TEXT,
+    delegation TEXT NOT NULL
 );
 
 CREATE TABLE snapshots (
@@ -90,7 +91,8 @@ CREATE TABLE snapshots (
     services TEXT NOT NULL,
     on_crash TEXT NOT NULL,
     volumes TEXT NOT NULL,
-    team TEXT
+    team TEXT,
+    delegation TEXT NOT NULL
 );
 
 CREATE TABLE volumes (
@@ -160,4 +162,11 @@ CREATE TABLE operations (
     kind TEXT NOT NULL,
     created_at REAL NOT NULL,
     link_id TEXT
+);
+
+-- Only the roots of the chains.
+CREATE TABLE delegations (
+    uid TEXT PRIMARY KEY,
+    issuer TEXT NOT NULL,
+    created_at REAL NOT NULL
 );

@@ -6,7 +6,7 @@ import asyncio
 import hmac
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,6 +29,10 @@ _ENDED_S = 30 * 86400.0
 _log = logging.getLogger(__name__)
 
 
+async def nothing_of(_: str) -> None:
+    """Nothing belongs to a key but its row."""
+
+
 @dataclass(eq=False, repr=False)
 class Keys:
     """Makes, checks and revokes keys.
@@ -36,12 +40,14 @@ class Keys:
     Args:
         directory: Where each key has a directory for the copy of its row.
         clock: Returns Unix seconds.
+        forgotten: Awaited with the id of a key whose row is deleted.
     """
 
     database: Database
     directory: Path
     teams: Teams
     clock: Callable[[], float]
+    forgotten: Callable[[str], Awaitable[None]] = nothing_of
     _rows: dict[str, KeyRow] = field(default_factory=dict, init=False)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
@@ -161,6 +167,7 @@ class Keys:
             await self.database.delete(row)
             self._rows.pop(row.key_id, None)
             await erase(self.directory / row.key_id)
+            await self.forgotten(row.key_id)
 
 
 def _ended(row: KeyRow, now_s: float) -> bool:
