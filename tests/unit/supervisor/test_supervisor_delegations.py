@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from atoll.errors import NoSpaceError
 from atoll.supervisor.state.rows import DelegationRow
 from atoll.supervisor.tenants.delegations import issuer_of
 from atoll.types.internal import SCOPES
@@ -122,7 +124,9 @@ async def test_a_sandbox_of_a_snapshot_has_no_more_than_the_snapshot(harness: Ha
     two = await made(harness, from_snapshot="kept")
     assert two["delegation"]["parent_uid"] == one["delegation"]["uid"]
     assert (two["delegation"]["scopes"], two["network"]) == (["fork"], "none")
-    asked: dict[str, Any] = {"from_snapshot": "kept", "network": "internet"}
+    asked: dict[str, Any] = {"from_snapshot": "kept", "delegation": {"parent_uid": one["delegation"]["uid"]}}
+    assert (await made(harness, **asked))["delegation"]["parent_uid"] == one["delegation"]["uid"]
+    asked = {"from_snapshot": "kept", "network": "internet"}
     assert await refused(harness, "/v1/sandboxes", asked) == "delegation"
     asked = {"from_snapshot": "kept", "delegation": {"parent_uid": "dlg-x"}}
     assert await refused(harness, "/v1/sandboxes", asked) == "delegation"
@@ -230,3 +234,34 @@ async def test_lines_of_the_audit_log_say_under_what_a_sandbox_acts(harness: Har
     mine = copy["delegation"]["uid"]
     found = (await harness.ask("GET", f"/v1/audit?delegation={mine}")).json["entries"]
     assert [(entry["act"], entry["details"]["parent"]) for entry in found] == [("sandbox.copied", uid)]
+
+
+@with_harness
+async def test_a_sandbox_that_cannot_sleep_yet_reaches_nothing_meanwhile(harness: Harness) -> None:
+    one = await made(harness, delegation={"expires_in_s": 50})
+    sandbox, link = harness.system.inventory.sandbox(one["sandbox_id"]), link_of(harness, one)
+    harness.host.fail_next("checkpoint", NoSpaceError("full"))
+    harness.now_s += 60
+    await harness.until(lambda: link.policy == "none")
+    async with sandbox.lock:
+        assert sandbox.row.state == "running"
+    assert await refused(harness, f"/v1/sandboxes/{sandbox.sandbox_id}/wake", {}) == "delegation_expired"
+    harness.boot_s += 11
+    await harness.until(lambda: sandbox.row.state == "suspended")
+
+
+@with_harness
+async def test_a_sleeper_whose_delegation_has_ended_wakes_by_nothing(harness: Harness) -> None:
+    job = {"name": "job", "command": "true", "schedule": "* * * * *"}
+    one = await made(harness, delegation={"expires_in_s": 50}, services=[job])
+    await harness.asleep(one)
+    sandbox = harness.system.inventory.sandbox(one["sandbox_id"])
+    await harness.system.inventory.change(sandbox, wakes_at=harness.now_s + 200)
+    assert harness.system.wake_timers.waiting
+    assert harness.system.schedules.waiting
+    harness.now_s += 60
+    assert not harness.system.wake_timers.waiting
+    assert not harness.system.schedules.waiting
+    harness.now_s += 3600
+    await asyncio.sleep(1.2)
+    assert (sandbox.row.state, sandbox.row.runs) == ("suspended", {})

@@ -91,7 +91,7 @@ def rejection_of(error: AtollError, target: Target) -> Rejection:
         case NotFoundError():
             return Rejection(502, PORT_CLOSED, target, names_port=True)
         case DelegationError():
-            return Rejection(403, error.message, target)
+            return Rejection(403, "The sandbox may not be used any more", target)
         case QuotaError():
             return Rejection(429, error.message, target, headers=[(b"retry-after", b"1")])
         case HostMemoryError():

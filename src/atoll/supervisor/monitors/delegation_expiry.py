@@ -51,7 +51,7 @@ class DelegationExpiry:
     def look(self) -> None:
         """Look once at each sandbox."""
         now_s = self.clock.unix_s()
-        over = {one.sandbox_id: one for one in self.inventory.sandboxes() if _is_over(one, now_s)}
+        over = {one.sandbox_id: one for one in self.inventory.sandboxes() if one.row.has_ended(now_s)}
         self._cut &= over.keys()
         for gone in self._again_s.keys() - over.keys():
             del self._again_s[gone]
@@ -75,8 +75,3 @@ class DelegationExpiry:
                     await self.suspends.suspend_locked(sandbox, cause="delegation")
         except (AtollError, OSError) as error:
             _log.warning("sandbox %s, whose delegation has ended, runs on: %s", sandbox.sandbox_id, error)
-
-
-def _is_over(sandbox: Sandbox, now_s: float) -> bool:
-    delegation = sandbox.row.delegation
-    return delegation is not None and delegation.has_ended(now_s)

@@ -82,7 +82,8 @@ class Schedules:
     @property
     def waiting(self) -> bool:
         """Whether a sandbox waits for its time, so that the supervisor must stay."""
-        return any(_runnable(sandbox) for sandbox in self._inventory.sandboxes())
+        now_s = self._unix_s()
+        return any(_runnable(sandbox, now_s) for sandbox in self._inventory.sandboxes())
 
     def close(self) -> None:
         """Wake no further sandbox. A run that is due now starts with the next supervisor."""
@@ -92,7 +93,7 @@ class Schedules:
         """Run due services until ``close``. A service that missed runs without a supervisor runs once."""
         while not self._closed:
             for sandbox in self._inventory.sandboxes():
-                for spec in _runnable(sandbox):
+                for spec in _runnable(sandbox, self._unix_s()):
                     self._look(sandbox, spec)
             await asyncio.sleep(_LOOK_S)
 
@@ -179,11 +180,13 @@ def _next_at(schedule: str, since: float) -> float:
     return schedule_of(schedule).after(since)
 
 
-def _runnable(sandbox: Sandbox) -> list[ServiceSpec]:
+def _runnable(sandbox: Sandbox, now_s: float) -> list[ServiceSpec]:
     """The services with a schedule of a sandbox that may be woken for them."""
     row = sandbox.row
     asleep = row.state in ("paused", "suspended") and not row.lifecycle.auto_resume
     refuses = row.state == "crashed" and row.on_crash == "stop"
     if asleep or refuses or sandbox.unplugged is not None or row.state == "creating":
+        return []
+    if row.has_ended(now_s):
         return []
     return [spec for spec in row.services if spec.schedule is not None]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from atoll.errors import AtollError, DrainingError, HostMemoryError, QuotaError
+from atoll.errors import AtollError, DelegationExpiredError, DrainingError, HostMemoryError, QuotaError
 from atoll.network import Pace
 from atoll.supervisor.lifecycle.turns import Turns
 
@@ -131,6 +131,8 @@ class SuspendedWakes:
                         return
                     await self.tasks.run(wake(sandbox))
                 sleeper.pace.take()
+                return
+            except DelegationExpiredError:  # it sleeps for good
                 return
             except (DrainingError, QuotaError, HostMemoryError) as error:
                 if not forbidden:

@@ -121,7 +121,5 @@ class WakeTimers:
 def _is_set(sandbox: Sandbox, now_s: float) -> bool:
     """Whether a sandbox sleeps until a time, and may wake then."""
     row = sandbox.row
-    if row.delegation is not None and row.delegation.has_ended(now_s):
-        return False
     asleep = row.wakes_at is not None and row.state in ("paused", "suspended") and not row.napping
-    return asleep and sandbox.unplugged is None
+    return asleep and sandbox.unplugged is None and not row.has_ended(now_s)

@@ -97,6 +97,10 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
         """The uid of what it acts under."""
         return None if self.delegation is None else self.delegation.uid
 
+    def has_ended(self, now_s: float) -> bool:
+        """Whether its delegation has ended, so that nothing wakes it any more."""
+        return self.delegation is not None and self.delegation.has_ended(now_s)
+
     @property
     def volume_ids(self) -> set[str]:
         """The volumes that it mounts."""

@@ -76,18 +76,19 @@ class Delegations:
             DelegationExpiredError: The parent has ended.
             DelegationError: More is asked for than the parent has, or there is no such parent.
         """
-        root = await self.root_of(caller)
-        parent = self._parent(root, wanted, team)
-        if (base := _base(snapshot)) is not None and snapshot is not None:
-            check_scope(base, "fork", "a copy")
-            if wanted is not None and wanted.parent_uid not in (None, base.uid):
-                raise DelegationError(
-                    f"a sandbox of snapshot {snapshot.called} acts under a child of {base.uid}",
-                    hint="leave parent_uid out",
-                )
+        root, base = await self.root_of(caller), _base(snapshot)
+        if snapshot is None or base is None:
+            parent = self._parent(root, wanted, team)
+        else:
             # another team must not read in it for whom this one works
             parent = base if snapshot.team == team else narrowed(root, base)
             wanted = wanted or DelegationSpec()
+            if wanted.parent_uid not in (None, parent.uid):
+                raise DelegationError(
+                    f"a sandbox of snapshot {snapshot.called} acts under a child of {parent.uid}",
+                    hint="leave parent_uid out",
+                )
+            check_scope(parent, "fork", "a copy")
         return root if wanted is None else self._child(parent, wanted, issuer_of(caller), sandbox_id)
 
     async def for_copy(
