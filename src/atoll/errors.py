@@ -62,34 +62,29 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
-from atoll.remedies import Face, in_words_of
+from atoll.remedies import Face, harmless, in_words_of
 
 if TYPE_CHECKING:
     from atoll.types import CodeResult, ExecResult
 
-# fmt: off
 __all__ = [
-    "AgentError", "AskAnswerError", "AskNotFoundError", "AsleepError", "AtollError", "CodeFailedError",
-    "DamagedError", "DeadlineError", "DelegationError", "DelegationExpiredError", "DeniedError",
-    "DrainingError", "EdgeError", "EditError",
-    "EngineError", "ExecFailedError", "ExecTimeoutError", "FileDeniedError", "FileError",
+    "AgentError", "AskAnswerError", "AskNotFoundError", "AsleepError", "AtollError", "CodeFailedError", "DamagedError",
+    "DeadlineError", "DelegationError", "DelegationExpiredError", "DeniedError", "DrainingError", "EdgeError",
+    "EditError", "EngineError", "ExecFailedError", "ExecTimeoutError", "FileDeniedError", "FileError",
     "FileMissingError", "FileTakenError", "ForeignNameError", "GitError", "HostError", "HostMemoryError",
-    "ImageBuildError", "ImageNotFoundError", "ImagePullError", "InUseError", "InternalError",
-    "InvalidSpecError", "IsADirectoryInSandboxError", "KeyNotFoundError", "NameTakenError", "NoSpaceError",
-    "NotADirectoryInSandboxError", "NotFoundError", "ProcessNotFoundError", "QuotaError",
-    "SandboxCrashedError", "SandboxNotFoundError", "SecretNotFoundError", "ServiceNotFoundError",
-    "ShortageError", "SnapshotNotFoundError", "StateError", "SupervisorError", "TeamNotFoundError",
-    "TemplateBuildError", "TemplateNotFoundError", "UnpluggedError", "UnresponsiveError",
-    "UnsupportedError", "VersionMismatchError", "VolumeNotFoundError",
-]
-# fmt: on
+    "ImageBuildError", "ImageNotFoundError", "ImagePullError", "InUseError", "InternalError", "InvalidSpecError",
+    "IsADirectoryInSandboxError", "KeyNotFoundError", "NameTakenError", "NoSpaceError", "NotADirectoryInSandboxError",
+    "NotFoundError", "ProcessNotFoundError", "QuotaError", "SandboxCrashedError", "SandboxNotFoundError",
+    "SecretNotFoundError", "ServiceNotFoundError", "ShortageError", "SnapshotNotFoundError", "StateError",
+    "SupervisorError", "TeamNotFoundError", "TemplateBuildError", "TemplateNotFoundError", "UnpluggedError",
+    "UnresponsiveError", "UnsupportedError", "VersionMismatchError", "VolumeNotFoundError",
+]  # fmt: skip
 
 
 class AtollError(Exception):
     """Base of every error of this package.
 
-    Characters that a terminal would obey (escapes, direction marks) are spelled out in the message. Parts of
-    it may come from a guest, and a traceback shows it unchanged.
+    Characters that a terminal would obey are spelled out in the message, since a guest may have written some.
 
     Args:
         message: What went wrong, and with which thing.
@@ -115,7 +110,7 @@ class AtollError(Exception):
         sandbox_id: str | None = None,
         retryable: bool | None = None,
     ) -> None:
-        message = _harmless(message)
+        message = harmless(message)
         super().__init__(message)
         self.message = message
         self.remedy = hint
@@ -139,12 +134,6 @@ class AtollError(Exception):
 
     def __str__(self) -> str:
         return self.told_to("sdk")
-
-
-def _harmless(text: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
 
 
 class InvalidSpecError(AtollError, ValueError):

@@ -105,3 +105,10 @@ def _fits(words: str, code: str) -> bool:
     wanted, given = words.split(), code.split()
     first = next((index for index, word in enumerate(wanted) if word.startswith("-") and index), len(wanted))
     return given[:first] == wanted[:first] and set(wanted[first:]) <= set(given)
+
+
+def harmless(text: str) -> str:
+    """Return a text with the characters spelled out that a terminal would obey, but for line ends and tabs."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)

@@ -38,8 +38,9 @@ def ending(ask: Ask) -> str:
 def _lines(ask: Ask, now_s: float) -> Iterator[str]:
     who = ask.sandbox_name or ask.sandbox_id
     of_team = f" of team {ask.team}" if ask.team else ""
+    behalf = f", for {ask.on_behalf_of}" if ask.on_behalf_of else ""
     times = f", {ask.count} equal ones" if ask.count > 1 else ""
-    yield f"ask {ask.ask_id}: sandbox {who}{of_team}{times}, {max(0, int(ask.deadline - now_s))} s left"
+    yield f"ask {ask.ask_id}: sandbox {who}{of_team}{behalf}{times}, {max(0, int(ask.deadline - now_s))} s left"
     if ask.kind == "request":
         yield f"  rule {ask.rule} asks before this request is sent"
     yield f"{_MARK}{_cut(ask.title if ask.kind == 'question' else f'{ask.method} {_url(ask)}')}"

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.ask_listeners import AskListeners
     from atoll.supervisor.state.asks import AskTable, PendingAsk
     from atoll.supervisor.state.inventory import Inventory
+    from atoll.supervisor.state.rows import SandboxRow
     from atoll.supervisor.state.sandbox import Sandbox
 
 NOBODY = "nobody is there who could answer; `atoll asks --follow` or `sandbox.on_ask` on the host would have to run"
@@ -99,6 +100,8 @@ class Asks:
             sandbox_id=row.sandbox_id,
             sandbox_name=row.name,
             team=row.team,
+            delegation=row.delegation_uid,
+            on_behalf_of=_on_behalf_of(row),
             kind="question",
             title=title,
             digest=question_digest(title, body),
@@ -258,6 +261,8 @@ class Asks:
             sandbox_id=request.sandbox,
             sandbox_name=None if row is None else row.name,
             team=None if row is None else row.team,
+            delegation=None if row is None else row.delegation_uid,
+            on_behalf_of="" if row is None else _on_behalf_of(row),
             kind="request",
             title=title if len(title) <= _TITLE_CHARACTERS else f"{title[: _TITLE_CHARACTERS - 1]}…",
             digest=request.digest,
@@ -294,6 +299,10 @@ def always_rule(ask: Ask, rule: Rule) -> Rule | None:
         methods=(ask.method,),
         paths=(path,),
     )
+
+
+def _on_behalf_of(row: SandboxRow) -> str:
+    return "" if row.delegation is None else row.delegation.on_behalf_of
 
 
 def question_digest(title: str, body: str) -> str:
