@@ -7,7 +7,6 @@ from functools import partial
 from atoll.supervisor.assembly import Machines, Rooms, State, Steps, Storage, Tenants
 from atoll.supervisor.integrity.fsck import Fsck
 from atoll.supervisor.integrity.stored_records import StoredRecords
-from atoll.supervisor.lifecycle.asks import Asks
 from atoll.supervisor.lifecycle.checkpoint import Checkpoints
 from atoll.supervisor.lifecycle.crash_recovery import CrashRecovery
 from atoll.supervisor.lifecycle.create import Creation
@@ -40,8 +39,6 @@ from atoll.supervisor.monitors.unresponsive import UnresponsiveGuests
 from atoll.supervisor.monitors.wake_timers import WakeTimers
 from atoll.supervisor.recovery.leftovers import LeftoverCollector
 from atoll.supervisor.settings import Settings
-from atoll.supervisor.state.ask_listeners import AskListeners
-from atoll.supervisor.state.asks import AskTable
 from atoll.supervisor.state.idleness import Tiers
 from atoll.supervisor.storage.images import image_is_there
 
@@ -85,22 +82,6 @@ def make_limit_changes(state: State, machines: Machines, tenants: Tenants, steps
         egress=steps.egress,
         guest_memory=steps.guest_memory,
     )
-
-
-def make_asks(rooms: Rooms, state: State, limits: LimitChanges) -> Asks:
-    """Make the part that asks people, and have it hear of the requests that the edge holds."""
-    asks = Asks(
-        inventory=state.inventory,
-        table=AskTable(),
-        listeners=AskListeners(state.clock.boot_s),
-        limits=limits,
-        acts=state.acts,
-        inspection=rooms.inspection,
-        unix_s=state.clock.unix_s,
-    )
-    if rooms.inspection is not None:
-        rooms.inspection.held.listener = asks
-    return asks
 
 
 def make_unplugs(state: State, machines: Machines, steps: Steps, sleeps: Sleeps) -> Unplugs:

@@ -7,6 +7,7 @@ import logging
 from functools import partial
 
 from atoll.host import Home, disk_usage
+from atoll.supervisor.asking import make_asks
 from atoll.supervisor.assembly import Machines, Rooms, State, Steps, Storage, Tenants
 from atoll.supervisor.dialing.neighbours import Neighbours
 from atoll.supervisor.dialing.socket import Dialling, DialSocket
@@ -32,7 +33,6 @@ from atoll.supervisor.operations import (
     Awakenings,
     Copies,
     Sleeps,
-    make_asks,
     make_creation,
     make_delegation_expiry,
     make_diffs,
