@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from bench import (
+    asks,
     audit,
     commands,
     control,
@@ -58,6 +59,7 @@ GROUPS = {
     "interactive": interactive,
     "leases": leases,
     "audit": audit,
+    "asks": asks,
     "sleepers": sleepers,
     "wakes": wakes,
     "gateway": gateway,
