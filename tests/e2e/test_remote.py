@@ -378,3 +378,11 @@ def test_a_question_reaches_whoever_listens_and_a_function_answers_it(sandbox: S
         assert sandbox.ask("Delete it?", "delete a", deadline_s=60).outcome == "allowed"
         assert sandbox.ask("Delete it?", "delete b", deadline_s=60).outcome == "denied"
     assert Asks.list() == []
+
+
+def test_whoever_uses_a_sandbox_is_told_its_powers(sandbox: Sandbox) -> None:
+    found = sandbox.powers()
+    assert (found.sandbox_id, found.network) == (sandbox.id, "internet")
+    assert [each.kind for each in found.reaches] == ["public"]
+    who = "The user of this machine" if found.team is None else f"Every key of the team {found.team}"
+    assert found.held_by[0].startswith(who)

@@ -44,6 +44,7 @@ SECTIONS = {
     },
     "Network and secrets": {
         "policy": "Set and test what a sandbox may reach, and show the decisions.",
+        "powers": "Show what a sandbox could do at worst.",
         "asks": "Show which acts of sandboxes wait for an answer.",
         "approve": "Let an act go on that waits for an answer.",
         "deny": "Refuse an act that waits for an answer.",

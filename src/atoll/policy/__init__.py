@@ -1,4 +1,4 @@
-"""Egress policies and delegations: checking them, and deciding by them. Pure: nothing here asks the host."""
+"""Egress policies, delegations and powers: checking and adding up. Pure: nothing here asks the host."""
 
 from atoll.policy.ceiling import EVERYTHING, ceiling_of, check_ceiling
 from atoll.policy.check import check_policy, rule_name
@@ -12,6 +12,7 @@ from atoll.policy.delegating import (
 )
 from atoll.policy.hosts import matches_host, plain_host, plain_pattern
 from atoll.policy.internal import is_internal, sandbox_ref, without_own
+from atoll.policy.powers import PowerFacts, powers_of
 from atoll.policy.presets import policy_of
 from atoll.policy.proxies import (
     SEALED,
@@ -33,6 +34,7 @@ __all__ = [
     "CLOSED",
     "EVERYTHING",
     "SEALED",
+    "PowerFacts",
     "ProxyAddress",
     "Suggestion",
     "allows",
@@ -57,6 +59,7 @@ __all__ = [
     "policy_from_text",
     "policy_from_toml",
     "policy_of",
+    "powers_of",
     "proxy_address",
     "proxy_document",
     "rule_name",

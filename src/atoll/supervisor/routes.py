@@ -18,6 +18,7 @@ from atoll.supervisor.api.housekeeping import housekeeping_routes
 from atoll.supervisor.api.images import image_routes
 from atoll.supervisor.api.keys import key_routes
 from atoll.supervisor.api.leftovers import leftover_routes
+from atoll.supervisor.api.powers import PowerParts, power_routes
 from atoll.supervisor.api.requests import request_routes
 from atoll.supervisor.api.sandboxes import creation_routes, sandbox_routes
 from atoll.supervisor.api.secrets import secret_routes
@@ -70,6 +71,7 @@ def _sandbox_routes(system: System) -> list[Route]:
             registries=system.registries,
             decisions=system.decisions,
         ),
+        *power_routes(_power_parts(system)),
         *ask_routes(inventory=inventory, asks=system.asks, tasks=tasks),
         *usage_routes(inventory=inventory, usage=system.usage, history=system.history),
         *state_routes(
@@ -103,6 +105,19 @@ def _sandbox_routes(system: System) -> list[Route]:
         *hold_routes(inventory=inventory, quotas=quotas, holds=system.holds),
         *request_routes(callers=callers, tasks=tasks),
     ]
+
+
+def _power_parts(system: System) -> PowerParts:
+    return PowerParts(
+        inventory=system.inventory,
+        quotas=system.quotas,
+        teams=system.teams,
+        secrets=system.secrets,
+        registries=system.registries,
+        volumes=system.volumes,
+        idle=system.idle,
+        hooks=system.home_hooks,
+    )
 
 
 def _stored_routes(system: System) -> list[Route]:

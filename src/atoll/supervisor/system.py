@@ -102,7 +102,7 @@ class System:
         self.volume_quotas, self.secrets = tenants.volume_quotas, tenants.secrets
         self.delegations = tenants.delegations
         self.history, self.egress, self.decisions = steps.history, steps.egress, state.decisions
-        self.registries = rooms.registries
+        self.registries, self.home_hooks = rooms.registries, steps.home_hooks
         self.kills = make_kills(state, storage, machines, steps)
         self.promotions = make_promotions(
             state, storage, machines, tenants, steps, self._naps, copies, self.kills

@@ -46,6 +46,7 @@ from atoll.types.images import ImageAccess, ImageInfo, RegistryLogin
 from atoll.types.lifecycle import Idle, Lifecycle, OnExpiry, SleepCause
 from atoll.types.limits import NO_LIMIT, Limits
 from atoll.types.notebook import Rows
+from atoll.types.powers import Powers, Reach, ReachKind, SecretPower, VolumePower
 from atoll.types.processes import ExecResult, MemoryKill, Output, ProcessInfo, TerminalSize
 from atoll.types.progress import Progress
 from atoll.types.sandboxes import (
@@ -162,12 +163,15 @@ __all__ = [
     "PastAnswer",
     "Policy",
     "Ports",
+    "Powers",
     "Preset",
     "ProcessInfo",
     "Progress",
     "PrunedSteps",
     "Quotas",
     "RateLimit",
+    "Reach",
+    "ReachKind",
     "Recovery",
     "RegistryLogin",
     "Resolved",
@@ -186,6 +190,7 @@ __all__ = [
     "SearchMatch",
     "SearchResult",
     "SecretInfo",
+    "SecretPower",
     "ServiceInfo",
     "ServiceOptions",
     "ServiceRun",
@@ -217,6 +222,7 @@ __all__ = [
     "VolumeEntry",
     "VolumeInfo",
     "VolumeMount",
+    "VolumePower",
     "Wait",
     "WatchEvent",
     "WatchKind",

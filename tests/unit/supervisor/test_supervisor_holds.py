@@ -236,7 +236,16 @@ async def test_a_question_is_no_use_of_one_that_was_left(harness: Harness) -> No
     assert sandbox.row.state == "suspended"
 
 
-_QUESTIONS = ["", "/stats", "/stats/history", "/logs", "/services", "/egress/decisions", "/egress/registries"]
+_QUESTIONS = [
+    "",
+    "/stats",
+    "/stats/history",
+    "/logs",
+    "/services",
+    "/powers",
+    "/egress/decisions",
+    "/egress/registries",
+]
 
 
 @with_harness

@@ -38,6 +38,7 @@ from atoll.types import (
     FilesDiff,
     GuestPath,
     Lifecycle,
+    Powers,
     Progress,
     SandboxInfo,
     SnapshotInfo,
@@ -142,6 +143,13 @@ class Sandbox(Opening):
         check_number("deadline_s", deadline_s, least=1, most=ASK_DEADLINE_MOST_S, hint=hint)
         wanted = AskRequest(title=title, body=body, deadline_s=deadline_s)
         return self._api.long_call("POST", f"{self._path}/asks", Ask, wanted, on_progress=ignored)
+
+    def powers(self) -> Powers:
+        """Return what this sandbox could do at worst, by its settings of now. This does not wake it.
+
+        It is the same here and over a server. Whoever may change the settings may change the powers.
+        """
+        return self._api.call("GET", f"{self._path}/powers", Powers)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}{f' {self.name!r}' if self.name else ''}>"

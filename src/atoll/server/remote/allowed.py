@@ -251,6 +251,7 @@ OPERATIONS: tuple[Operation, ...] = (
     _of_sandbox("GET", "/stats"),
     _of_sandbox("GET", "/stats/history", query=("start", "end")),
     _of_sandbox("GET", "/logs", query=("offset",)),
+    _of_sandbox("GET", "/powers"),
     _of_sandbox("POST", "/egress/test", _test),
     _of_sandbox("GET", "/egress/registries"),
     _of_sandbox("GET", "/egress/decisions", query=("offset",)),

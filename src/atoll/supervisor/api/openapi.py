@@ -106,6 +106,7 @@ OPERATIONS = (
     Operation("delete", f"{_ONE}/services/{{name}}", "Stop a service and forget it"),
     Operation("get", f"{_ONE}/stats", "What it uses", None, types.SandboxStats),
     Operation("get", f"{_ONE}/stats/history", "What it used in the last hour", None, list[types.StatsSample]),
+    Operation("get", f"{_ONE}/powers", "What it could do at worst", None, types.Powers),
     Operation("get", f"{_ONE}/logs", "Its console, from a given byte", None, protocol.LogsPage),
     Operation(
         "delete",

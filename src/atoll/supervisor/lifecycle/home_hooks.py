@@ -7,7 +7,7 @@ import logging
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import msgspec
 
@@ -51,6 +51,10 @@ class HomeHooks:
     bound_s: float = HOOKS_S
     _woken: dict[str, asyncio.Task[None]] = field(default_factory=dict, init=False)
     _hung_until_s: float = field(default=0.0, init=False)
+
+    def events(self) -> tuple[Event, ...]:
+        """The events for which there are hooks."""
+        return tuple(event for event in get_args(Event) if self._hooks(event))
 
     async def before_suspend(self, row: SandboxRow, why: str) -> None:
         """Run the hooks before a suspend. A hook that fails does not stop the suspend.

@@ -121,7 +121,8 @@ class IdleMonitor:
                     await self._judge(sandbox, every_s)
             await asyncio.sleep(wait_s)
 
-    def _tiers(self, sandbox: Sandbox) -> Tiers:
+    def tiers(self, sandbox: Sandbox) -> Tiers:
+        """After how many idle seconds a sandbox sleeps, by its lifecycle, its home and its team."""
         row = sandbox.row
         # A client runs the steps of a build, and may wait for anything.
         if BUILD_ATTRIBUTE in row.attributes:
@@ -136,7 +137,7 @@ class IdleMonitor:
         if row.state not in ("running", "paused"):  # thousands may sleep
             idleness.enter(row.state, self.clock.awake_s())
             return None
-        tiers = self._tiers(sandbox)
+        tiers = self.tiers(sandbox)
         if tiers.shortest_s is None and idleness.tiers.shortest_s is None:
             return None
         idleness.look(row.state, tiers, self.clock.awake_s(), self.clock.unix_s())
