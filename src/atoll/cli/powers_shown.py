@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from atoll.cli.delegation_options import delegation_shown
 from atoll.cli.limit_options import described
 from atoll.cli.text import plain
 from atoll.types import Powers
@@ -24,6 +25,8 @@ def power_lines(powers: Powers) -> list[str]:
 def _sections(powers: Powers) -> Iterator[tuple[str, Sequence[str]]]:
     who = powers.name or powers.sandbox_id
     yield "sandbox", [f"{who}{f' of team {powers.team}' if powers.team else ''}, at worst"]
+    if powers.delegation is not None:
+        yield "acts under", [delegation_shown(powers.delegation)]
     yield "look at", _cut(powers.warnings, _SHOWN) or ["nothing that stands out"]
     yield "network", list(_network(powers))
     if powers.ceiling is not None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from atoll.policy.ceiling import ceiling_of
+from atoll.policy.delegating import allows
 from atoll.policy.power_warnings import is_anywhere, warnings_of
 from atoll.policy.presets import policy_of
 from atoll.policy.proxies import proxy_address
@@ -48,6 +49,7 @@ class PowerFacts:
         volumes: Its volumes, without texts.
         idle_s: After how many idle seconds it is suspended; None is never.
         hooks: The events around its sleep at which the host runs programs of its user.
+        now_s: The time, in Unix seconds, at which its delegation may have ended.
     """
 
     info: SandboxInfo
@@ -57,13 +59,17 @@ class PowerFacts:
     volumes: Sequence[VolumePower] = ()
     idle_s: float | None = None
     hooks: tuple[str, ...] = ()
+    now_s: float = 0.0
 
 
 def powers_of(facts: PowerFacts) -> Powers:
     """Return what the sandbox could do at worst, by its settings of now."""
-    info, network = facts.info, facts.info.network
+    info = facts.info
+    network = info.network if allows(info.delegation, "network", facts.now_s) else "none"
     policy = network if isinstance(network, Policy) else Policy()
     reaches = reaches_of(policy_of(network, facts.registries))
+    if not allows(info.delegation, "secrets", facts.now_s):
+        reaches = tuple(reach for reach in reaches if not reach.secrets)  # such requests are refused
     ceiling = None
     if facts.ceiling is not None:
         ceiling = reaches_of(ceiling_of(facts.ceiling, facts.registries))
@@ -72,6 +78,7 @@ def powers_of(facts: PowerFacts) -> Powers:
         sandbox_id=info.sandbox_id,
         name=info.name,
         team=info.team,
+        delegation=info.delegation,
         network="policy" if isinstance(network, Policy) else network,
         observes=policy.mode == "observe",
         unplugged=info.unplugged is not None,
@@ -89,7 +96,7 @@ def powers_of(facts: PowerFacts) -> Powers:
         limits=info.limits_in_force,
         runs=tuple(_runs(info, facts.idle_s)),
         wakes=tuple(_wakes(info)),
-        held_by=tuple(_held_by(info, facts.ceiling is not None, reaches)),
+        held_by=tuple(_held_by(facts, reaches)),
         hooks=facts.hooks,
     )
     return msgspec.structs.replace(found, warnings=tuple(warnings_of(found)))
@@ -178,13 +185,16 @@ def _wakes(info: SandboxInfo) -> Iterator[str]:
         yield f"It wakes for its scheduled services: {listed(planned)}."
 
 
-def _held_by(info: SandboxInfo, bounded: bool, reaches: Sequence[Reach]) -> Iterator[str]:
+def _held_by(facts: PowerFacts, reaches: Sequence[Reach]) -> Iterator[str]:
+    info = facts.info
     who = "The user of this machine"
     if info.team is not None:
         who = f"Every key of the team {info.team}, by a server, and the user of this machine"
-    yield f"{who} may run anything in it, read its files, wake it, snapshot it and fork it."
-    within = " within the team's ceiling" if bounded else ""
-    yield f"The same may change its policy{within}, and a fork has the same powers."
+    forks = allows(info.delegation, "fork", facts.now_s)
+    copies = "snapshot it and fork it" if forks else "and snapshot it; nobody may fork it"
+    yield f"{who} may run anything in it, read its files, wake it, {copies}."
+    within = " within the team's ceiling" if facts.ceiling is not None else ""
+    yield f"The same may change its policy{within}{', and a fork has the same powers' if forks else ''}."
     most = max((reach.approvals for reach in reaches), default=0)
     if most:
         two = ", of whom two must agree where a rule says so" if most > 1 else ""

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from atoll.types.delegation import Delegation
 from atoll.types.limits import Limits
 from atoll.types.sandboxes import Ports
 
@@ -98,6 +99,7 @@ class Powers(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True)
         sandbox_id: Its id.
         name: Its name.
         team: Its team.
+        delegation: For whom it acts, and what it may do at most: less than its settings, perhaps.
         network: The preset's name, or ``policy``.
         observes: The policy only observes: everything public passes, and nobody is asked.
         unplugged: It is cut off now, and reaches nothing until somebody replugs it.
@@ -124,6 +126,7 @@ class Powers(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True)
     name: str | None
     team: str | None
     network: str
+    delegation: Delegation | None = None
     observes: bool = False
     unplugged: bool = False
     anywhere: bool = False
@@ -133,8 +136,6 @@ class Powers(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True)
     passthrough: tuple[str, ...] = ()
     secrets: tuple[SecretPower, ...] = ()
     canaries: int = 0
-    # Here belong further means that the supervisor lends a sandbox from outside: what it may delegate, and the
-    # models that it may call with their budget.
     volumes: tuple[VolumePower, ...] = ()
     ports: Ports = "open"
     ports_text: str = ""

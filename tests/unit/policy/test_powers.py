@@ -9,6 +9,7 @@ import pytest
 
 from atoll.policy import PowerFacts, powers_of
 from atoll.types import (
+    Delegation,
     EgressPolicy,
     Inject,
     Lifecycle,
@@ -17,6 +18,7 @@ from atoll.types import (
     Powers,
     Rule,
     SandboxInfo,
+    Scope,
     SecretInfo,
     ServiceSpec,
     Unplugged,
@@ -233,3 +235,22 @@ def test_it_is_told_when_it_is_cut_off_now() -> None:
 def test_powers_survive_json() -> None:
     found = powers("internet", ceiling="web-read-only", secrets=[secret("a")])
     assert msgspec.json.Decoder(Powers).decode(msgspec.json.encode(found)) == found
+
+
+def test_a_delegation_takes_powers_away() -> None:
+    network = Policy(rules=(sending("key", "api.x"), Rule(hosts=("docs.x",))))
+    known = {"secrets": [secret("key", "api.x")], "now_s": 10.0}
+
+    def under(*scopes: Scope, expires_at: float | None = None) -> Powers:
+        delegation = Delegation(
+            uid="dlg-a", parent_uid="dlg-b", issuer="k1", scopes=scopes, created_at=0.0, expires_at=expires_at
+        )
+        return powers(network, of={"delegation": delegation}, **known)
+
+    assert [reach.hosts for reach in under("network", "secrets").reaches] == [("api.x",), ("docs.x",)]
+    assert [reach.hosts for reach in under("network").reaches] == [("docs.x",)]
+    assert under("network").secrets == ()
+    assert under("secrets").reaches == ()
+    assert under("network", "secrets", expires_at=10.0).reaches == ()
+    assert any("nobody may fork it" in text for text in under("network").held_by)
+    assert any("snapshot it and fork it" in text for text in under("fork").held_by)

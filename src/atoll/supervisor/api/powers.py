@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -62,6 +63,7 @@ async def _facts(parts: PowerParts, sandbox: Sandbox) -> PowerFacts:
         volumes=_volumes(parts, sandbox),
         idle_s=parts.idle.tiers(sandbox).suspend_s,
         hooks=parts.hooks.events(),
+        now_s=time.time(),
     )
 
 
