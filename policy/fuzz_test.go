@@ -114,6 +114,7 @@ func FuzzRules(f *testing.F) {
 		`{"action":"allow","hosts":["*.a.x"],"ports":[443,"80-90"],"paths":["/**"],"query":{"a":["*"]},"headers":{"x-a":["1"]}}`,
 		`{"action":"deny","addresses":["10.0.0.0/8","::1"],"json":{"a.b":["*"]},"mcp":{"tools":["a"]}}`,
 		`{"action":"allow","inject":[{"secret":"s","into":"basic","key":"me","format":"{}"}],"limit":{"bytes_s":1}}`,
+		`{"action":"allow","inject":[{"into":"header","key":"x-auth","format":"{id}:{key}{{}}"}]}`,
 		`{"action":"allow","set_headers":{"a":"b"},"remove_headers":["c"],"max_body_bytes":0}`, `{}`, `[]`, `null`, `{"ports":[{}]}`,
 	} {
 		f.Add(text, "a.x", 443)

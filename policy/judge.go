@@ -306,7 +306,7 @@ func (r *Rule) Changes() []string {
 	}
 	slices.Sort(changes)
 	for _, each := range r.Inject {
-		changes = append(changes, "inject "+each.Secret+" into "+each.Into+" "+each.Key)
+		changes = append(changes, "inject "+each.Title()+" into "+each.Into+" "+each.Key)
 	}
 	if r.Limit != nil {
 		changes = append(changes, "limit")

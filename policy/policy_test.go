@@ -314,6 +314,11 @@ func TestRulesThatAreNotValid(t *testing.T) {
 		`{"action":"allow","inject":[{"secret":"s","into":"cookie","key":"k"}]}`,
 		`{"action":"allow","inject":[{"secret":"s","into":"header","key":"host"}]}`,
 		`{"action":"allow","inject":[{"secret":"s","into":"header","key":"a","format":"x"}]}`,
+		`{"action":"allow","inject":[{"secret":"s","into":"header","key":"a","format":"{other}"}]}`,
+		`{"action":"allow","inject":[{"secret":"s","into":"header","key":"a","format":"{}}"}]}`,
+		`{"action":"allow","inject":[{"secret":"s","into":"header","key":"a","format":"{a{}"}]}`,
+		`{"action":"allow","inject":[{"into":"header","key":"a"}]}`,
+		`{"action":"allow","inject":[{"into":"header","key":"a","format":"{{}}"}]}`,
 		`{"action":"allow","limit":{"requests":1}}`, `{"action":"allow","max_body_bytes":-1}`, `[]`, `{`,
 	} {
 		if _, err := ParseRules([]json.RawMessage{json.RawMessage(text)}); err == nil {

@@ -68,14 +68,6 @@ type MCP struct {
 	Arguments map[string][]string `json:"arguments"`
 }
 
-// Inject says where a secret goes.
-type Inject struct {
-	Secret string `json:"secret"`
-	Into   string `json:"into"`
-	Key    string `json:"key"`
-	Format string `json:"format"`
-}
-
 // Limit bounds the traffic that a rule lets through. A missing one does not bound.
 type Limit struct {
 	Requests   *int64   `json:"requests"`
@@ -155,25 +147,6 @@ var fixedHeaders = []string{
 
 func mayChange(name string) bool {
 	return httpguts.ValidHeaderFieldName(name) && !slices.Contains(fixedHeaders, strings.ToLower(name))
-}
-
-func (i *Inject) check() error {
-	if i.Format == "" {
-		i.Format = "{}"
-	}
-	switch {
-	case i.Secret == "" || i.Key == "" && i.Into != "basic":
-		return errors.New("an inject lacks its secret or its key")
-	case !slices.Contains([]string{"header", "basic", "query", "path", "json"}, i.Into):
-		return fmt.Errorf("a secret cannot go into %q", i.Into)
-	case !strings.Contains(i.Format, "{}"):
-		return errors.New("the format of an inject lacks {}")
-	case i.Into == "header" && (!mayChange(i.Key) || !httpguts.ValidHeaderFieldValue(i.Format)):
-		return fmt.Errorf("a secret cannot go into the header %q", i.Key)
-	case i.Into == "basic" && strings.ContainsAny(i.Key, ":\r\n\x00"):
-		return errors.New("the user name of an inject has a colon or a control character")
-	}
-	return nil
 }
 
 func (l *Limit) check() error {

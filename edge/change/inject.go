@@ -1,6 +1,7 @@
 package change
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
 	"net/http"
@@ -50,17 +51,12 @@ func Apply(rule *policy.Rule, secrets *Secrets, target *Target) error {
 	}
 	for _, each := range rule.Inject {
 		if target.Scheme != "https" && !rule.NamesPort(target.Port) {
-			return fmt.Errorf("the secret %s goes out unencrypted only to a port that the rule names", each.Secret)
+			return fmt.Errorf("the secret %s goes out unencrypted only to a port that the rule names", each.Title())
 		}
-		if !secrets.May(each.Secret, target.Name) {
-			return fmt.Errorf("the secret %s may not be sent to this host", each.Secret)
+		values, err := target.use(secrets, &each)
+		if err == nil {
+			err = target.inject(&each, values)
 		}
-		value, ok := secrets.Use(each.Secret)
-		if !ok {
-			return fmt.Errorf("there is no secret %s", each.Secret)
-		}
-		err := target.inject(each, value)
-		target.Injected = append(target.Injected, Echo{each.Secret, value})
 		if err != nil {
 			return err
 		}
@@ -68,11 +64,28 @@ func Apply(rule *policy.Rule, secrets *Secrets, target *Target) error {
 	return nil
 }
 
-func (t *Target) inject(into policy.Inject, value []byte) error {
-	if len(value) == 0 || strings.ContainsAny(string(value), "\r\n\x00") {
-		return fmt.Errorf("the secret %s is empty or has a line break, so it cannot be sent", into.Secret)
+// use takes the values of what is put in. They must not come back, also if they cannot be sent.
+func (t *Target) use(secrets *Secrets, into *policy.Inject) (map[string][]byte, error) {
+	values := map[string][]byte{}
+	for _, name := range into.Secrets() {
+		if !secrets.May(name, t.Name) {
+			return nil, fmt.Errorf("the secret %s may not be sent to this host", name)
+		}
+		value, ok := secrets.Use(name)
+		if !ok {
+			return nil, fmt.Errorf("there is no secret %s", name)
+		}
+		values[name] = value
+		t.Injected = append(t.Injected, Echo{name, value})
+		if len(value) == 0 || bytes.ContainsAny(value, "\r\n\x00") {
+			return nil, fmt.Errorf("the secret %s is empty or has a line break, so it cannot be sent", name)
+		}
 	}
-	text := strings.ReplaceAll(into.Format, "{}", string(value))
+	return values, nil
+}
+
+func (t *Target) inject(into *policy.Inject, values map[string][]byte) error {
+	text := into.Fill(values)
 	switch into.Into {
 	case "header":
 		policy.RemoveHeader(t.Header, into.Key)
@@ -81,7 +94,7 @@ func (t *Target) inject(into policy.Inject, value []byte) error {
 		token := base64.StdEncoding.EncodeToString([]byte(into.Key + ":" + text))
 		policy.RemoveHeader(t.Header, "Authorization")
 		t.Header.Set("Authorization", "Basic "+token)
-		t.Injected = append(t.Injected, Echo{into.Secret, []byte(token)})
+		t.Injected = append(t.Injected, Echo{into.Title(), []byte(token)})
 	case "query":
 		t.Query = policy.WithoutParameter(t.Query, into.Key)
 		if t.Query != "" {
@@ -93,7 +106,7 @@ func (t *Target) inject(into policy.Inject, value []byte) error {
 	case "json":
 		body, err := policy.SetText(t.Body, into.Key, text)
 		if err != nil {
-			return fmt.Errorf("the secret %s cannot go into the body: %w", into.Secret, err)
+			return fmt.Errorf("the secret %s cannot go into the body: %w", into.Title(), err)
 		}
 		t.Body = body
 	}

@@ -226,6 +226,55 @@ func TestTwoSecretsForOneHostAndOneForTwo(t *testing.T) {
 	contains(t, reverse(do(t, client, "GET", "https://b.x/", "").text), "auth=[] basic=: query=k=one-abcdef")
 }
 
+// injectPair puts two secrets into one place.
+func injectPair(into, key string) string {
+	return fmt.Sprintf(`{"action":"allow","inject":[{"into":%q,"key":%q,"format":"{id}:{key}"}]}`, into, key)
+}
+
+func TestSeveralSecretsInOnePlace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.secure("a.x", true, echo)
+	pair := dict{"id": "id-abcdef", "key": "key-/abcdef"}
+	for _, c := range []struct{ into, key, target, want string }{
+		{"header", "authorization", "/", "auth=[id-abcdef:key-/abcdef]"},
+		{"basic", "me", "/", "basic=me:id-abcdef:key-/abcdef "},
+		{"query", "k", "/?k=mine", "query=k=id-abcdef%3Akey-%2Fabcdef "},
+		{"path", "PLACE", "/a/PLACE", "path=/a/id-abcdef:key-%2Fabcdef "},
+		{"json", "a", "/", `body={"a":"id-abcdef:key-/abcdef"}`},
+	} {
+		w.policyWith(dict{"secrets": pair}, injectPair(c.into, c.key))
+		contains(t, reverse(do(t, w.client(), "POST", "https://a.x"+c.target, `{}`, "Content-Type", "application/json").text), c.want)
+	}
+	for _, c := range []struct {
+		with dict
+		want string
+	}{
+		{dict{"secrets": dict{"id": "id-abcdef"}}, "there is no secret key"},
+		{dict{"secrets": pair, "bound": dict{"key": []string{"b.x"}}}, "the secret key may not be sent to this host"},
+		{dict{"secrets": dict{"id": "a\nb", "key": "k"}}, "the secret id is empty or has a line break"},
+	} {
+		w.policyWith(c.with, injectPair("header", "authorization"))
+		got := do(t, w.client(), "GET", "https://a.x/", "")
+		expect(t, got.StatusCode, 403)
+		contains(t, got.text, c.want)
+	}
+}
+
+func TestEachOfSeveralSecretsIsScrubbed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.secure("a.x", true, func(writer http.ResponseWriter, request *http.Request) {
+		fmt.Fprint(writer, request.Header.Get("Authorization"))
+	})
+	for into, want := range map[string]string{
+		"header": "[secret id]:[secret key]", "basic": "Basic [secret id, key]",
+	} {
+		w.policyWith(dict{"secrets": dict{"id": "id-abcdef", "key": "key-abcdef"}}, injectPair(into, "authorization"))
+		contains(t, do(t, w.client(), "GET", "https://a.x/", "").text, want)
+	}
+}
+
 func TestASecretIsNotSentOnARedirect(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

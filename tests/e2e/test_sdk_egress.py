@@ -186,6 +186,25 @@ def test_a_secret_goes_into_requests_and_never_into_the_sandbox(module_home: Pat
         Sandbox.create(network=Policy(rules=(rule,)))
 
 
+def test_several_secrets_go_into_one_header(module_home: Path, port: int) -> None:
+    Secrets.create("app-id", "id-4711-value", hosts=(HOST_NAME,))
+    Secrets.create("app-key", "key-0815-value", hosts=(HOST_NAME,))
+    inject = Inject(format="{app-id}:{app-key}")
+    here = f"http://{HOST_NAME}:{port}"
+    policy = Policy(rules=(Rule(hosts=(HOST_NAME,), ports=(port,), inject=(inject,)),))
+    with Sandbox.create(network=policy) as sandbox:
+        assert curl(sandbox, f"{here}/inbox") == "GET /inbox "
+        assert _Echo.credentials[-1] == "id-4711-value:key-0815-value"
+        assert curl(sandbox, f"{here}/reflect") == "you sent [secret app-id]:[secret app-key]"
+        Secrets.delete("app-key")
+        seen = len(_Echo.credentials)
+        assert "there is no secret app-key" in curl(sandbox, f"{here}/inbox")
+        assert len(_Echo.credentials) == seen
+    with pytest.raises(SecretNotFoundError, match="app-key"):
+        Sandbox.create(network=policy)
+    Secrets.delete("app-id")
+
+
 def test_a_secret_goes_nowhere_but_to_the_hosts_that_it_is_bound_to(module_home: Path) -> None:
     Secrets.create("bound", "v" * 20, hosts=("api.example.com",))
     rule = Rule(hosts=("evil.example.net",), inject=(Inject(secret="bound"),))

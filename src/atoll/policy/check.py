@@ -23,7 +23,7 @@ from atoll.policy.ranges import (
 )
 from atoll.policy.shadow import shadowed
 from atoll.types import Inject, Policy, RateLimit, Rule, UpstreamProxy
-from atoll.types.internal import ASK_DEADLINE_MOST_S
+from atoll.types.internal import ASK_DEADLINE_MOST_S, PLACEHOLDER
 
 MOST_RULES = 1000
 MOST_PATTERNS = 1000
@@ -32,6 +32,8 @@ MOST_COUNTED = 10**15
 LONGEST_TEXT = 2048
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
 _SECRET = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_BRACES = frozenset("{}")
+_PLACEHOLDER_HINT = "write {} for `secret`, {NAME} for another secret, and {{ and }} for braces"
 # A tab is the one control character that a header may have.
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 # The bits of an IPv6 range that carries IPv4 addresses.
@@ -196,20 +198,34 @@ def _change_faults(rule: Rule) -> Iterator[_Fault]:
 
 
 def _inject_faults(rule: Rule, inject: Inject) -> Iterator[_Fault]:
-    if not _SECRET.fullmatch(inject.secret):
-        yield f"{inject.secret!r} is no name of a secret", "use letters, digits, - and _"
+    yield from _format_faults(inject)
+    told = f"the secret {', '.join(inject.secrets)}"
     if not rule.hosts or ANY in rule.hosts:
-        yield f"it sends the secret {inject.secret} to any host", "name the hosts that may get it"
-    if inject.format.count("{}") != 1:
-        yield f"the format of the secret {inject.secret} is {inject.format!r}", "give one with {} once"
+        yield f"it sends {told} to any host", "name the hosts that may get it"
     if not inject.key:
-        yield f"the secret {inject.secret} has no key", "say which header, parameter or field it goes into"
+        yield f"{told} has no key", "say which header, parameter or field it goes into"
     if inject.into in ("header", "basic") and _CONTROL.search(inject.format + inject.key):
-        yield f"the secret {inject.secret} is sent with a control character", "give one line of text"
+        yield f"{told} is sent with a control character", "give one line of text"
     if inject.into == "basic" and ":" in inject.key:
         yield f"the user name {inject.key!r} has a colon", "it ends where the password begins"
     if inject.into == "header" and (not _TOKEN.fullmatch(inject.key) or inject.key.lower() in _FRAMING):
-        yield f"the secret {inject.secret} cannot go into the header {inject.key!r}", "use another header"
+        yield f"{told} cannot go into the header {inject.key!r}", "use another header"
+
+
+def _format_faults(inject: Inject) -> Iterator[_Fault]:
+    if inject.secret and not _SECRET.fullmatch(inject.secret):
+        yield f"{inject.secret!r} is no name of a secret", "use letters, digits, - and _"
+    told = f"the format {inject.format!r}"
+    if not _BRACES.isdisjoint(PLACEHOLDER.sub("", inject.format)):
+        yield f"{told} has a brace that begins or ends no placeholder", "write {{ for { and }} for }"
+    names = inject.secrets
+    for name in names:
+        if not name:
+            yield f"{told} has {{}}, and no secret is given", "name the secret in `secret`, or as {NAME}"
+        elif not _SECRET.fullmatch(name):
+            yield f"{told} has {{{name}}}, which is no name of a secret", _PLACEHOLDER_HINT
+    if not names or (inject.secret and inject.secret not in names):
+        yield f"{told} has no place for the secret {inject.secret}".rstrip(), _PLACEHOLDER_HINT
 
 
 def _limit_faults(limit: RateLimit) -> Iterator[_Fault]:

@@ -23,6 +23,8 @@ PASSWORD_MASK = "***"
 ASK_DEADLINE_MOST_S = 3600
 """The most seconds that an ask waits."""
 
+# A brace that is written twice is taken first: it stands for itself.
+PLACEHOLDER = re.compile(r"\{\{|\}\}|\{(?P<name>[^{}]*)\}")
 _SCHEME = re.compile(r"[a-z0-9+.-]*://")
 
 HOST_NAME = "host.atoll.internal"
@@ -40,23 +42,31 @@ class Inject(
     omit_defaults=True,
     forbid_unknown_fields=True,
 ):
-    """Where a secret is put into a request, outside the sandbox.
+    """Where secrets are put into a request, outside the sandbox.
 
     Whatever the sandbox itself wrote at that place is removed.
 
     Args:
-        secret: The secret's name, see ``Secrets``.
+        secret: The name of the secret that ``{}`` stands for, see ``Secrets``. Empty if ``format`` names all of
+            its secrets.
         into: A ``header``, the password of ``basic`` authentication, a ``query`` parameter, a literal text in
             the ``path``, or a field of a ``json`` body.
         key: The header's or parameter's name, the user name of basic authentication, the text to replace in
             the path, or the dotted path of the field.
-        format: What is sent, with ``{}`` for the secret.
+        format: What is sent, with ``{}`` for the secret, and ``{NAME}`` for any secret by its name. A brace of the
+            text itself is written twice.
     """
 
-    secret: str
+    secret: str = ""
     into: Place = "header"
     key: str = "authorization"
     format: str = "{}"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The names of the secrets that are sent, each once, in the order of the format."""
+        named = (found["name"] for found in PLACEHOLDER.finditer(self.format))
+        return tuple(dict.fromkeys(name or self.secret for name in named if name is not None))
 
 
 class RateLimit(

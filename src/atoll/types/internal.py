@@ -3,7 +3,13 @@
 from atoll.types.creation import one_source
 from atoll.types.decoding import converted, from_json, msgpack_reader
 from atoll.types.delegation import SCOPES
-from atoll.types.egress import ASK_DEADLINE_MOST_S, PASSWORD_MASK, SANDBOX_DOMAIN, check_network
+from atoll.types.egress import (
+    ASK_DEADLINE_MOST_S,
+    PASSWORD_MASK,
+    PLACEHOLDER,
+    SANDBOX_DOMAIN,
+    check_network,
+)
 from atoll.types.given import (
     as_json,
     check_choice,
@@ -33,6 +39,7 @@ __all__ = [
     "ORIGIN_ATTRIBUTE",
     "OWN_ATTRIBUTES",
     "PASSWORD_MASK",
+    "PLACEHOLDER",
     "SANDBOX_DOMAIN",
     "SCOPES",
     "SECRET_BYTES_MOST",

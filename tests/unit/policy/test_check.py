@@ -100,8 +100,23 @@ FAULTS: list[tuple[Rule, str, str]] = [
         "it sends the secret gh to any host",
         "name the hosts",
     ),
-    (inject(format="Bearer"), "the format of the secret gh is 'Bearer'", "give one with {} once"),
-    (inject(format="{}{}"), "the format of the secret gh is '{}{}'", "give one with {} once"),
+    (
+        inject(format="Bearer"),
+        "the format 'Bearer' has no place for the secret gh",
+        "write {} for `secret`, ",
+    ),
+    (inject(format="{other}"), "the format '{other}' has no place for the secret gh", "write {} for `secr"),
+    (inject(secret="", format="{{}}"), "the format '{{}}' has no place for the secret", "write {} for `sec"),
+    (inject(secret=""), "the format '{}' has {}, and no secret is given", "name the secret in `secret`, or"),
+    (inject(format="{a b}{}"), "the format '{a b}{}' has {a b}, which is no name of a secret", "write {} "),
+    (inject(format="{{}"), "the format '{{}' has a brace that begins or ends no placeholder", "write {{ for"),
+    (inject(format="{a{}"), "the format '{a{}' has a brace that begins or ends no placeholder", "write {{ f"),
+    (inject(format="{}}"), "the format '{}}' has a brace that begins or ends no placeholder", "write {{ for"),
+    (
+        Rule(inject=(Inject(format="{id}:{key}"),)),
+        "it sends the secret id, key to any host",
+        "name the hosts that may get it",
+    ),
     (inject(key=""), "the secret gh has no key", "say which header, parameter or field it goes into"),
     (inject(key="a b"), "the secret gh cannot go into the header 'a b'", "use another header"),
     (
@@ -233,6 +248,8 @@ def test_a_policy_with_everything_in_it_passes() -> None:
                     inject=(
                         Inject(secret="gh", format="Bearer {}"),
                         Inject(secret="q", into="query", key="k"),
+                        Inject(into="json", key="auth", format="{id}:{key}:{{{id}}}"),
+                        Inject(secret="gh", key="x-both", format="{gh} {}"),
                     ),
                     limit=RateLimit(requests=1, bytes_s=1, total_bytes=1),
                 ),
@@ -269,3 +286,17 @@ def test_a_policy_that_another_team_inherits_sends_none_of_its_secrets() -> None
     stopping = Rule(action="unplug", hosts=("trap.example",))
     assert without_own(Policy(rules=(stopping, secret, plain))) == Policy(rules=(stopping, plain))
     assert without_own("internet") == "internet"
+
+
+@pytest.mark.parametrize(
+    ("given", "secrets"),
+    [
+        (Inject(secret="gh"), ("gh",)),
+        (Inject(format="{id}:{key}"), ("id", "key")),
+        (Inject(secret="gh", format="{gh}{{no}}{}{id}}}{{"), ("gh", "id")),
+        (Inject(format="{{{id}}}"), ("id",)),
+        (Inject(format="{{}}"), ()),
+    ],
+)
+def test_the_secrets_of_a_format_are_known_by_name(given: Inject, secrets: tuple[str, ...]) -> None:
+    assert given.secrets == secrets

@@ -87,6 +87,7 @@ CHANGES: list[dict[str, Any]] = [
     {"set_headers": {"x-a": "1"}},
     {"remove_headers": ("x-a",)},
     {"inject": (Inject(secret="key"),)},
+    {"inject": (Inject(key="x-auth", format="{id}:{key}{{}}"),)},
     {"limit": RateLimit(bytes_s=1)},
 ]
 CONDITIONS: list[dict[str, Any]] = [

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from atoll.errors import EdgeError, UnsupportedError
+from atoll.errors import EdgeError, InvalidSpecError, SecretNotFoundError, UnsupportedError
 from atoll.network import Grant
 from atoll.network.relay_calls import RelayError
 from atoll.supervisor.lifecycle.egress_control import EgressControl
@@ -94,6 +94,23 @@ async def test_hosts_that_a_secret_is_bound_to_later_bind_what_runs_already(harn
     await secrets.update("key", hosts=["one.a.example"])
     assert link.grants[-1].bound == {"key": ("one.a.example",)}
     assert link.grants[-1].document()["bound"] == {"key": ["one.a.example"]}
+
+
+@with_harness
+async def test_every_secret_that_a_format_names_is_checked_bound_and_given(harness: Harness) -> None:
+    secrets = harness.system.secrets
+    await secrets.create("id", "first")
+    inject = Inject(key="x-auth", format="{id}:{key}")
+    both = Policy(rules=(Rule(hosts=("one.a.example",), inject=(inject,)),))
+    egress, link = control(harness, []), WatchedLink()
+    with pytest.raises(SecretNotFoundError, match="key"):
+        await egress.check(both, None)
+    await secrets.create("key", "second", hosts=["two.a.example"])
+    with pytest.raises(InvalidSpecError, match="may not be sent to 'one.a.example'"):
+        await egress.check(both, None)
+    egress.govern(cast(Any, link), row(network=both))
+    assert link.grants[-1].secrets == {"id": "first", "key": "second"}
+    assert link.grants[-1].bound == {"key": ("two.a.example",)}
 
 
 @with_harness

@@ -133,26 +133,22 @@ def _check_header(domain: str, name: str, value: str) -> None:
 
 
 def _secret(domain: str, name: str, value: str) -> Inject | None:
-    """Return the injection of a secret into a header's value; None for a value without a secret."""
-    found = list(_SECRET.finditer(value))
+    """Return the injection of the secrets of a header's value; None for a value without a secret."""
     where = f'for header "{name}" in rule for domain "{domain}"'
     if _has_malformed(value):
         raise Refusal(400, f"Value {where} has a malformed placeholder.")
     if _IDENTITY.search(value):
         raise Refusal(400, NO_IDENTITY)
-    if not found:
+    if not _SECRET.search(value):
         return None
-    if len(found) > 1:
-        raise Refusal(501, f"Value {where} has more than one secret, which this server does not support yet.")
-    (one,) = found
-    around = value[: one.start()] + value[one.end() :]
-    if "{}" in around:
-        raise Refusal(501, f"Value {where} has {{}} beside a secret, which this server does not support yet.")
-    return Inject(
-        secret=one[1].lower(),
-        key=name,
-        format=f"{value[: one.start()]}{{}}{value[one.end() :]}",
-    )
+    texts = _SECRET.split(value)  # a text, a name, a text, …
+    parts = [f"{{{part.lower()}}}" if at % 2 else _plain(part) for at, part in enumerate(texts)]
+    return Inject(key=name, format="".join(parts))
+
+
+def _plain(text: str) -> str:
+    """A text as it stands for itself in a format."""
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _has_malformed(value: str) -> bool:

@@ -18,7 +18,7 @@ from atoll.policy import (
     check_policy,
     policy_of,
 )
-from atoll.types import EgressPolicy, EgressVerdict, Policy
+from atoll.types import EgressPolicy, EgressVerdict, Policy, Rule
 
 if TYPE_CHECKING:
     from atoll.network import Inspection, Link, Relay
@@ -126,8 +126,8 @@ class EgressControl:
         if isinstance(network, Policy):
             check_policy(network)
             for rule in network.rules:
-                for inject in rule.inject:
-                    self._secrets.check_hosts(team, inject.secret, rule.hosts)
+                for secret in _secrets_of(rule):
+                    self._secrets.check_hosts(team, secret, rule.hosts)
         await self._registries.found_for([network])
         self._check_means(network, self._rules(network))
 
@@ -281,7 +281,7 @@ class EgressControl:
         """The rules with the secrets that they need. A secret that cannot be had is left out: the edge refuses."""
         values: dict[str, str] = {}
         bound: dict[str, tuple[str, ...]] = {}
-        names = {inject.secret for rule in rules.rules for inject in rule.inject}
+        names = {secret for rule in rules.rules for secret in _secrets_of(rule)}
         for name in names if allows(delegation, "secrets", self._clock()) else ():
             try:
                 bound |= self._secrets.bound_for(team, [name])
@@ -327,3 +327,8 @@ class EgressControl:
     def _links(self, sandbox_id: str) -> list[Link]:
         owned = [link for link, row in list(self._rows.items()) if row.sandbox_id == sandbox_id]
         return [link for link in owned if link.is_open]
+
+
+def _secrets_of(rule: Rule) -> set[str]:
+    """The names of the secrets that a rule sends."""
+    return {secret for inject in rule.inject for secret in inject.secrets}
