@@ -6,7 +6,9 @@ import (
 	"net/netip"
 	"sync"
 
+	"atoll/edge/forms"
 	"atoll/policy"
+	"atoll/relay/splice"
 )
 
 // Resolver resolves names for connections that the host makes.
@@ -42,6 +44,8 @@ type Rules struct {
 	// Proxy tells one upstream proxy from another. Its names are not part of that: a connection need not end because
 	// another name is added.
 	Proxy string
+	// Canaries are looked for in what the guest sends without the edge; nil: there are none.
+	Canaries *forms.Finder
 }
 
 // nothing allows no connection.
@@ -103,6 +107,19 @@ func (e *Egress) via(to Destination) string {
 		return ""
 	}
 	return rules.Proxy
+}
+
+// checks are those of a new connection to a name, which is empty for an address, that does not pass through the edge.
+func (e *Egress) checks(name string) splice.Checks {
+	var made splice.Checks
+	rules := e.current()
+	if name != "" && rules.Bounds.LooksInto(name) {
+		made.Gate = &splice.Gate{Read: func(first []byte) splice.Look { return lookInto(first, name) }}
+	}
+	if rules.Bounds.Own != nil && rules.Canaries != nil {
+		made.Canaries = rules.Canaries.Fresh()
+	}
+	return made
 }
 
 // decided is the verdict of one version's rules on a connection.

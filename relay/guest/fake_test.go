@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"atoll/edge/forms"
 	"atoll/policy"
 	"atoll/relay/splice"
 )
@@ -36,6 +37,8 @@ type world struct {
 	dials []string // where to
 	fails error
 	while func() // called while a name is resolved; nil: nothing is
+	// what set has the guest's bytes searched for
+	canaries *forms.Finder
 }
 
 type fakeOwner struct {
@@ -219,7 +222,7 @@ func (w *world) set(texts ...string) {
 		}
 		bounds.Own = policy.NewGatekeeper(policy.Terms{Rules: rules})
 	}
-	w.Egress.Set(Rules{Bounds: bounds})
+	w.Egress.Set(Rules{Bounds: bounds, Canaries: w.canaries})
 	w.JudgeAgain()
 }
 

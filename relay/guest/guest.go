@@ -187,12 +187,7 @@ func (g *Guest) lead(ctx context.Context, connection *Connection) {
 		g.drop(connection)
 		return
 	}
-	bounds := g.Egress.current().Bounds
-	var gate *splice.Gate
-	if name := connection.Destination.Name; name != "" && bounds.LooksInto(name) {
-		gate = &splice.Gate{Read: func(first []byte) splice.Look { return lookInto(first, name) }}
-	}
-	switch g.carry(ctx, connection, remote, gate, nil) {
+	switch g.carry(ctx, connection, remote, g.Egress.checks(connection.Destination.Name), nil) {
 	case splice.Inspected:
 		// Do not use the earlier verdict: the rules may have changed since.
 		now := g.Egress.again(connection.Destination, connection.Address)
@@ -203,6 +198,11 @@ func (g *Guest) lead(ctx context.Context, connection *Connection) {
 		}
 		g.tell(&denied, connection.Destination)
 		g.forget(connection)
+	case splice.Betrayed:
+		reason := "a canary appeared in a connection to " + connection.Destination.Host()
+		g.tell(&policy.Admission{Action: policy.Unplug, Reason: reason}, connection.Destination)
+		g.forget(connection)
+		g.Owner.Unplug(reason)
 	default:
 		g.forget(connection)
 	}
@@ -225,13 +225,13 @@ func (g *Guest) inspect(ctx context.Context, connection *Connection, found *deci
 		g.drop(connection)
 		return
 	}
-	g.carry(ctx, connection, kept, nil, said)
+	g.carry(ctx, connection, kept, splice.Checks{}, said)
 	g.forget(connection)
 }
 
 // carry moves the bytes of a connection until its end.
 func (g *Guest) carry(
-	ctx context.Context, connection *Connection, remote splice.End, gate *splice.Gate, said []byte,
+	ctx context.Context, connection *Connection, remote splice.End, checks splice.Checks, said []byte,
 ) splice.Outcome {
 	if len(said) > 0 {
 		if _, err := remote.Write(said); err != nil {
@@ -240,7 +240,7 @@ func (g *Guest) carry(
 			return splice.Reset
 		}
 	}
-	joined, err := splice.New(heedful(ctx, connection.guest, remote), remote, g.room, gate)
+	joined, err := splice.New(heedful(ctx, connection.guest, remote), remote, g.room, checks)
 	if err != nil {
 		remote.Close()
 		g.refuse(connection.guest, connection.Flow)

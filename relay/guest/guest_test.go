@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"atoll/edge/forms"
 )
 
 func TestWithoutRulesAGuestReachesWhatIsPublic(t *testing.T) {
@@ -126,6 +128,40 @@ func TestGoingToATrapUnplugs(t *testing.T) {
 		defer w.owner.mu.Unlock()
 		return len(w.owner.unplugged) == 1 && strings.HasPrefix(w.owner.unplugged[0], "rule 1 unplugs")
 	})
+}
+
+func TestACanaryInWhatTheEdgeDoesNotSeeUnplugs(t *testing.T) {
+	for _, place := range []string{named, "203.0.113.7"} {
+		w := newWorld(t)
+		w.canaries = forms.NewFinder([][]byte{[]byte("canary-value")})
+		w.set(`{"action":"allow","hosts":["api.example.com"]}`, `{"action":"allow","addresses":["203.0.113.0/24"]}`)
+		guest := w.connect(place)
+		server := w.accept()
+		server.Write([]byte("220 ready"))
+		if _, err := io.ReadFull(guest, make([]byte, 9)); err != nil {
+			t.Fatal(err)
+		}
+		guest.Write([]byte("LOGIN canary-value\r\n"))
+		isReset(t, guest)
+		if heard, _ := io.ReadAll(server); len(heard) > 0 {
+			t.Errorf("the server heard %q", heard)
+		}
+		reason := "a canary appeared in a connection to " + map[bool]string{true: "api.example.com", false: place}[place == named]
+		eventually(t, "it is unplugged, and told", func() bool {
+			w.owner.mu.Lock()
+			defer w.owner.mu.Unlock()
+			last := len(w.owner.told) - 1
+			return slices.Equal(w.owner.unplugged, []string{reason}) && w.owner.told[last].Admission.Action == "unplug" &&
+				w.owner.told[last].Admission.Reason == reason
+		})
+	}
+}
+
+func TestWithoutRulesNothingIsSearched(t *testing.T) {
+	w := newWorld(t)
+	w.canaries = forms.NewFinder([][]byte{[]byte("ping")})
+	w.set()
+	w.open("203.0.113.7")
 }
 
 func TestACutGuestReachesNothing(t *testing.T) {

@@ -2,6 +2,7 @@ package home
 
 import (
 	"fmt"
+	"io"
 	"net/netip"
 	"strings"
 	"testing"
@@ -62,6 +63,30 @@ func TestACanaryInANameCutsALink(t *testing.T) {
 		t.Errorf("told %+v", told)
 	}
 	eventually(t, "it is cut", func() bool { return w.found("one").egress.Bounds().Name("example.com").Action == "deny" })
+}
+
+func TestACanaryInAConnectionCutsALink(t *testing.T) {
+	w := newWorld(t, nil)
+	owner := w.owner()
+	link, server, to := w.local(owner, "one")
+	owner.rules("one", fmt.Sprintf(
+		`{"own":{"rules":[{"action":"allow","hosts":["host.atoll.internal"],"ports":[%d]}]},"canaries":["canary-value"]}`, to.Port(),
+	))
+	guest := w.visit(link, to)
+	served := accept(t, server)
+	exchange(t, guest, served)
+	if _, err := guest.Write([]byte("canary-value")); err != nil {
+		t.Fatal(err)
+	}
+	told := owner.hears(of("unplug"))
+	if told.Link != "one" || told.Reason != "a canary appeared in a connection to host.atoll.internal" {
+		t.Errorf("told %+v", told)
+	}
+	isReset(t, guest)
+	if heard, _ := io.ReadAll(served); len(heard) > 0 {
+		t.Errorf("the server heard %q", heard)
+	}
+	w.isRefused(link, to)
 }
 
 func TestWithoutAnOwnerALinkIsCutAndTheNextOwnerIsTold(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"atoll/edge/forms"
 	"atoll/edge/seen"
 	"atoll/policy"
 	"atoll/relay/control"
@@ -111,8 +112,20 @@ func (l *Link) setRules(sandbox string, version int64, content *control.Rules) e
 	l.judged.set(l.home.parts.Edges, l.guest, sandbox)
 	l.canaries.Store(policy.NewCanaries(content.Canaries))
 	l.proxy.set(content, bounds.Ceiling)
-	l.decideBy(guest.Rules{Bounds: bounds, Proxy: l.proxy.key, Version: version})
+	l.decideBy(guest.Rules{Bounds: bounds, Proxy: l.proxy.key, Version: version, Canaries: finder(content.Canaries)})
 	return nil
+}
+
+// finder is nil if there is nothing to look for.
+func finder(canaries []string) *forms.Finder {
+	if len(canaries) == 0 {
+		return nil
+	}
+	values := make([][]byte, len(canaries))
+	for i, each := range canaries {
+		values[i] = []byte(each)
+	}
+	return forms.NewFinder(values)
 }
 
 // decideBy decides by these rules from now on. The lock is held.

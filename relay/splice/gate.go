@@ -49,7 +49,9 @@ func (g *Gate) wait() (policy.Passage, error) {
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded) && line != nil && g.pump.resume():
 			line = nil
-			if g.sendOn(seen) != nil {
+			if err := g.sendOn(seen); errors.Is(err, errBetrayed) {
+				return "", err
+			} else if err != nil {
 				return policy.Refuse, nil
 			}
 			seen = 0
@@ -116,7 +118,7 @@ func (g *Gate) sendOn(seen int) error {
 		count, failure = unix.Read(int(fd), data)
 		data = data[:max(count, 0)]
 	})
-	if err = errors.Join(err, failure); err != nil {
+	if err = errors.Join(err, failure, g.pump.search.see(data)); err != nil {
 		return err
 	}
 	g.sent = append(g.sent, data...)

@@ -34,7 +34,7 @@ func byLine(first []byte) Look {
 
 func gated(t *testing.T) *joined {
 	t.Helper()
-	return join(t, &Gate{Read: byLine})
+	return join(t, Checks{Gate: &Gate{Read: byLine}})
 }
 
 func sendUrgent(t *testing.T, at *net.TCPConn) {
@@ -213,7 +213,7 @@ func BenchmarkMegabytes(b *testing.B) {
 		}
 		ends[i], ends[i+1] = dialled.(*net.TCPConn), accepted.(*net.TCPConn)
 	}
-	made, err := New(ends[1], ends[3], NewRoom(RoomBytes), nil)
+	made, err := New(ends[1], ends[3], NewRoom(RoomBytes), Checks{})
 	if err != nil {
 		b.Fatal(err)
 	}

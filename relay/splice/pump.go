@@ -32,6 +32,8 @@ type pump struct {
 	room           *Room
 	// before has the first bytes judged before any of them is moved; nil if they need not be.
 	before func() (isOpen bool, err error)
+	// search looks into the first bytes for what may not leave; nil: nothing is looked for.
+	search *search
 
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -58,7 +60,7 @@ func (p *pump) run() error {
 	err := p.through()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stuck, p.failed = false, err != nil
+	p.stuck, p.drain, p.failed = false, false, err != nil
 	// A guest that sleeps would miss a reset, so a failure counts only at its release.
 	for p.failed && p.held && !p.gone {
 		p.at = parked
@@ -151,11 +153,18 @@ func (p *pump) step(isDraining bool) error {
 func (p *pump) take(isDraining bool) (carrier *pipe, count int, err error) {
 	var failure error
 	fill := func(fd uintptr) bool {
+		most := pieceBytes
+		if p.search.isOn() {
+			if most, failure = p.search.clear(int(fd)); failure != nil {
+				return failure != unix.EAGAIN
+			}
+		}
 		if carrier, failure = takePipe(); failure != nil {
 			return true
 		}
-		count, failure = spliceOnce(int(fd), carrier.write, p.room.piece(carrier.capacity))
+		count, failure = spliceOnce(int(fd), carrier.write, min(most, p.room.piece(carrier.capacity)))
 		if failure == nil && count > 0 {
+			p.search.passed(count)
 			return true
 		}
 		// A pump that waits has no pipe.

@@ -4,6 +4,7 @@
 package splice
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -33,7 +34,15 @@ const (
 	Refused
 	// Inspected: the guest's end goes to the edge, and was left open.
 	Inspected
+	// Betrayed: the guest was about to send what may not leave.
+	Betrayed
 )
+
+// Checks are what a guest's bytes have to pass.
+type Checks struct {
+	Gate     *Gate  // judges the first bytes before any of them goes on; nil: they may be anything
+	Canaries Finder // what the guest may not send; nil: nothing is looked for
+}
 
 // Splice is a guest's end and the one outside, joined both ways with half-close. It owns both.
 type Splice struct {
@@ -48,9 +57,8 @@ type Splice struct {
 	sent    []byte
 }
 
-// New joins two ends, which are held until Release. A gate, which may be nil, judges the first bytes of the guest before any
-// of them goes on.
-func New(guest, remote End, room *Room, gate *Gate) (*Splice, error) {
+// New joins two ends, which are held until Release.
+func New(guest, remote End, room *Room, checks Checks) (*Splice, error) {
 	from, err := newEnd(guest)
 	if err != nil {
 		return nil, err
@@ -62,7 +70,8 @@ func New(guest, remote End, room *Room, gate *Gate) (*Splice, error) {
 	made := &Splice{
 		guest: from, remote: to, out: newPump(from, to, room), in: newPump(to, from, room), reset: make(chan struct{}),
 	}
-	if gate != nil {
+	made.out.search = searchFor(checks.Canaries)
+	if gate := checks.Gate; gate != nil {
 		gate.pump = made.out
 		made.out.before = func() (bool, error) { return made.passes(gate) }
 	}
@@ -122,6 +131,11 @@ func (s *Splice) Sent() []byte { return s.sent }
 func (s *Splice) finish(err error) {
 	if err != nil {
 		s.Reset()
+	}
+	if errors.Is(err, errBetrayed) {
+		s.mu.Lock()
+		s.outcome = Betrayed // also if the server has gone meanwhile
+		s.mu.Unlock()
 	}
 }
 

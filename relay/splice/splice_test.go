@@ -18,7 +18,7 @@ type joined struct {
 	outcome       chan Outcome
 }
 
-func join(t *testing.T, gate *Gate) *joined {
+func join(t *testing.T, checks Checks) *joined {
 	t.Helper()
 	guest, ours := pair(t)
 	server, theirs := pair(t)
@@ -27,7 +27,7 @@ func join(t *testing.T, gate *Gate) *joined {
 			t.Fatal(err)
 		}
 	}
-	made, err := New(ours, theirs, NewRoom(RoomBytes), gate)
+	made, err := New(ours, theirs, NewRoom(RoomBytes), checks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func isReset(t *testing.T, at *net.TCPConn) bool {
 }
 
 func TestMegabytesComeThroughAsTheyWentBothWays(t *testing.T) {
-	j := join(t, nil)
+	j := join(t, Checks{})
 	j.Release()
 	sent := make([]byte, 48<<20)
 	rand.Read(sent)
@@ -134,7 +134,7 @@ func TestMegabytesComeThroughAsTheyWentBothWays(t *testing.T) {
 }
 
 func TestWhoHasFinishedSendingStillReceives(t *testing.T) {
-	j := join(t, nil)
+	j := join(t, Checks{})
 	j.Release()
 	say(t, j.guest, "question")
 	j.guest.CloseWrite()
@@ -156,7 +156,7 @@ func TestWhoHasFinishedSendingStillReceives(t *testing.T) {
 func TestAResetOfOneSideReachesTheOther(t *testing.T) {
 	for name, isGuest := range map[string]bool{"guest": true, "server": false} {
 		t.Run(name, func(t *testing.T) {
-			j := join(t, nil)
+			j := join(t, Checks{})
 			j.Release()
 			say(t, j.guest, "a")
 			hear(t, j.server, "a")
@@ -177,7 +177,7 @@ func TestAResetOfOneSideReachesTheOther(t *testing.T) {
 }
 
 func TestHeldBytesWaitAndThenArrive(t *testing.T) {
-	j := join(t, nil)
+	j := join(t, Checks{})
 	j.Release()
 	say(t, j.guest, "a")
 	hear(t, j.server, "a")
@@ -194,7 +194,7 @@ func TestHeldBytesWaitAndThenArrive(t *testing.T) {
 }
 
 func TestHoldAndReleaseLoseNothingOfAStream(t *testing.T) {
-	j := join(t, nil)
+	j := join(t, Checks{})
 	sent := make([]byte, 16<<20)
 	rand.Read(sent)
 	go func() {
@@ -223,7 +223,7 @@ func TestHoldAndReleaseLoseNothingOfAStream(t *testing.T) {
 }
 
 func TestAnEndThatIsHeldIsToldAtItsRelease(t *testing.T) {
-	j := join(t, nil)
+	j := join(t, Checks{})
 	j.Release()
 	say(t, j.server, "a")
 	hear(t, j.guest, "a")
@@ -242,7 +242,7 @@ func TestAnEndThatIsHeldIsToldAtItsRelease(t *testing.T) {
 }
 
 func TestWhatAGuestSaidLastGetsOutOfAHeldSplice(t *testing.T) {
-	j := join(t, nil)
+	j := join(t, Checks{})
 	j.Release()
 	j.Hold()
 	if j.OwesRemote() {
@@ -267,7 +267,7 @@ func TestWhatAGuestSaidLastGetsOutOfAHeldSplice(t *testing.T) {
 }
 
 func TestATargetThatTakesNothingHoldsAPieceAndIsOwedIt(t *testing.T) {
-	j := join(t, nil)
+	j := join(t, Checks{})
 	j.Release()
 	j.server.SetWriteDeadline(time.Now().Add(2 * time.Second))
 	io.Copy(j.server, endless{}) // until nobody takes more
@@ -287,7 +287,7 @@ func TestATargetThatTakesNothingHoldsAPieceAndIsOwedIt(t *testing.T) {
 }
 
 func TestAGuestThatTakesNothingIsOwedWhatItHasNotAcknowledged(t *testing.T) {
-	j := join(t, nil)
+	j := join(t, Checks{})
 	j.Release()
 	say(t, j.server, "a")
 	hear(t, j.guest, "a")
@@ -304,7 +304,7 @@ func (endless) Read(into []byte) (int, error) { return len(into), nil }
 
 func TestManySplicesLeaveNoPipe(t *testing.T) {
 	for range 50 {
-		j := join(t, nil)
+		j := join(t, Checks{})
 		j.Release()
 		say(t, j.guest, "a")
 		hear(t, j.server, "a")

@@ -7,7 +7,7 @@ import (
 
 func watched(t *testing.T) (*joined, chan struct{}) {
 	t.Helper()
-	j := join(t, nil)
+	j := join(t, Checks{})
 	j.Release()
 	say(t, j.server, "a")
 	hear(t, j.guest, "a")

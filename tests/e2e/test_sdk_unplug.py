@@ -20,7 +20,7 @@ from tests.e2e.command_line import ATOLL, LONG_S, atoll, said
 from tests.e2e.counter import count, start_counter
 from tests.waiting import stop, until
 
-from atoll import Limits, Sandbox, Supervisor
+from atoll import Limits, Sandbox, Secrets, Supervisor
 from atoll.errors import UnpluggedError
 from atoll.host import Home, children_by_parent
 from atoll.types import Policy, Rule
@@ -275,6 +275,56 @@ def test_a_rule_by_address_unplugs(module_home: Path) -> None:
         until(lambda: sandbox.info().state == "paused")
         sandbox.replug()
         assert count(sandbox) == 2
+
+
+BETRAYS = """
+import socket, sys
+with socket.create_connection(("host.atoll.internal", int(sys.argv[1])), 60) as connection:
+    greeting = connection.recv(100)
+    connection.sendall(b"HELO " + greeting)
+    assert connection.recv(100) == b"250 go on"
+    connection.sendall(b"DATA " + sys.argv[2].encode() * 2)
+    connection.recv(1)
+"""
+
+
+def test_a_canary_in_a_protocol_that_a_rule_of_name_alone_lets_through_unplugs(module_home: Path) -> None:
+    canary, heard = "AKIA-bait-0123456789", bytearray()
+
+    def serve(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(b"220 ready")
+            heard.extend(connection.recv(100))
+            connection.sendall(b"250 go on")
+            while data := connection.recv(100):
+                heard.extend(data)
+
+    Secrets.create("bait", canary, canary=True)
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            serving = threading.Thread(target=serve, args=(listener,), daemon=True)
+            serving.start()
+            with Sandbox.create(network=Policy(rules=(Policy.expose_host(port),))) as sandbox:
+                start_counter(sandbox)
+                sandbox.files.write("/tmp/betrays.py", BETRAYS)
+                sandbox.processes.start(["python3", "/tmp/betrays.py", str(port), canary])
+                until(lambda: sandbox.info().unplugged is not None)
+                reason = "a canary appeared in a connection to host.atoll.internal"
+                unplugged = sandbox.info().unplugged
+                assert unplugged is not None
+                assert unplugged.reason == reason
+                told = [one for one in sandbox.egress.decisions() if one.action == "unplug"]
+                assert [(one.host, one.port, one.reason) for one in told] == [
+                    ("host.atoll.internal", port, reason)
+                ]
+                serving.join(20)
+                assert heard == b"HELO 220 ready"
+                sandbox.replug()
+                assert count(sandbox) == 2
+    finally:
+        Secrets.delete("bait")
 
 
 def test_all_are_unplugged_by_one_command_and_replugged_by_another(home: Path) -> None:
