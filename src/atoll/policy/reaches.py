@@ -112,7 +112,7 @@ class _Survey:
             addresses=ranges,
             ports=_shown(ports_of(rule)),
             limited=rule.limit is not None,
-            secrets=tuple(dict.fromkeys(inject.secret for inject in rule.inject)),
+            secrets=tuple(dict.fromkeys(name for inject in rule.inject for name in inject.secrets)),
         )
         if self._observes:
             # What passes only because nobody is asked, passes unchanged.
