@@ -146,6 +146,11 @@ class Home:
         return self.path / "audit.key"
 
     @property
+    def ask_webhook_key(self) -> Path:
+        """The key that the webhook of asks is signed with."""
+        return self.path / "ask-webhook.key"
+
+    @property
     def log(self) -> Path:
         """The supervisor's log."""
         return self.path / "supervisor.log"

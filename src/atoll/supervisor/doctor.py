@@ -21,10 +21,11 @@ from atoll.host import (
 )
 from atoll.images import Images, ready_base
 from atoll.protocol import DoctorReport, Finding
+from atoll.supervisor.lifecycle.ask_pushes import MISSING, MISSING_HINT, is_installed
 from atoll.supervisor.machines.default_limits import KEEP_FREE_PERCENT, default_limits, disk_left
 from atoll.supervisor.machines.enforcement import Means, holding
 from atoll.supervisor.machines.host_memory import HostMemoryGauge
-from atoll.supervisor.settings import read_settings
+from atoll.supervisor.settings import Settings, read_settings
 from atoll.supervisor.state.drain_gate import DrainGate
 from atoll.types import HostMemory
 
@@ -61,6 +62,7 @@ def examine(home: Home) -> DoctorReport:
             image_finding(home, lacks_ids=lacks_ids),
             database_finding(home),
             drain_finding(home),
+            *ask_findings(settings),
             space_finding(disk_usage(home.path), settings.disk_low_percent),
         ]
     )
@@ -99,6 +101,15 @@ def defaults_finding(means: Means, memory_bytes: int, disk: DiskUsage) -> Findin
         return Finding(name="defaults", level="ok", message=text)
     remedy = "free some space, or give sandboxes a limit of their own: `atoll limits SANDBOX --disk MIB`"
     return Finding(name="defaults", level="warning", message=text, remedy=remedy)
+
+
+def ask_findings(settings: Settings) -> list[Finding]:
+    """Whether the channels that asks are told by can be used, if one is set."""
+    if settings.ask_notify and not is_installed():
+        return [Finding(name="asks", level="warning", message=MISSING, remedy=MISSING_HINT)]
+    told = {"a webhook": settings.ask_webhook, "pushes": settings.ask_notify}
+    channels = [name for name, value in told.items() if value]
+    return [Finding(name="asks", level="ok", message=f"told by {' and '.join(channels)}")] if channels else []
 
 
 def memory_finding(memory: HostMemory) -> Finding:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -63,6 +65,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             spaces.
         secrets_keyring: ``ATOLL_SECRETS_KEYRING``: ``on`` keeps the key of the secrets in the system's keyring,
             ``off`` in a file of the home.
+        ask_webhook: ``ATOLL_ASK_WEBHOOK``: the address that asks are posted to, or nothing.
+        ask_notify: ``ATOLL_ASK_NOTIFY``: where asks are pushed to, as apprise takes it, separated by spaces.
         log_level: ``ATOLL_LOG``: ``debug``, ``info``, ``warning`` or ``error``.
     """
 
@@ -86,6 +90,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     engine: str = DEFAULT_ENGINE
     engine_flags: str = ""
     secrets_keyring: str = "off"
+    ask_webhook: str = ""
+    ask_notify: str = ""
     log_level: str = "info"
 
     def mirrors(self) -> dict[str, list[str]]:
@@ -142,6 +148,8 @@ _VARIABLES: dict[str, tuple[str, type]] = {
     "ATOLL_ENGINE": ("engine", str),
     "ATOLL_ENGINE_FLAGS": ("engine_flags", str),
     "ATOLL_SECRETS_KEYRING": ("secrets_keyring", str),
+    "ATOLL_ASK_WEBHOOK": ("ask_webhook", str),
+    "ATOLL_ASK_NOTIFY": ("ask_notify", str),
     "ATOLL_LOG": ("log_level", str),
 }
 
@@ -194,10 +202,39 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         raise InvalidSpecError(
             f"ATOLL_SECRETS_KEYRING is {settings.secrets_keyring!r}", hint="give on or off"
         )
+    _check_webhook(settings.ask_webhook)
     if settings.log_level not in _LOG_LEVELS:
         hint = f"give {', '.join(_LOG_LEVELS[:-1])} or {_LOG_LEVELS[-1]}"
         raise InvalidSpecError(f"ATOLL_LOG is {settings.log_level!r}", hint=hint)
     return settings
+
+
+def _check_webhook(url: str) -> None:
+    """Refuse an address that asks must not go to. It may hold a secret, so the error does not repeat it."""
+    if url and not _is_webhook(url):
+        raise InvalidSpecError(
+            "ATOLL_ASK_WEBHOOK is not an address that asks can be posted to",
+            hint="give https://HOST/PATH, or http://127.0.0.1:PORT/PATH; without a user, a password or a #part",
+        )
+
+
+def _is_webhook(url: str) -> bool:
+    try:
+        at = urlsplit(url)
+        port = at.port
+    except ValueError:
+        return False
+    plain = url.isascii() and url.isprintable() and " " not in url and "#" not in url and "@" not in at.netloc
+    if not plain or not at.hostname or port == 0:
+        return False
+    return at.scheme == "https" or (at.scheme == "http" and _is_loopback(at.hostname))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _variable(name: str) -> str:

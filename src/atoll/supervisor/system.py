@@ -138,7 +138,7 @@ class System:
         self.defaults = Defaults(inventory=self.inventory, images=self.images, agents=machines.agents)
         self.services = Services(inventory=self.inventory, wakes=self.wakes, agents=machines.agents)
         self.limits = make_limit_changes(state, machines, tenants, steps)
-        self.asks = make_asks(self._rooms, state, self.limits)
+        self.asks = make_asks(self.settings, self._rooms, state, self.limits)
         self.team_deletion = TeamDeletion(
             teams=self.teams,
             keys=self.keys,

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from atoll.network import HeldRequest
-from atoll.supervisor.api.asks import LOCAL_USER, answerer
-from atoll.supervisor.lifecycle.asks import NOBODY, Asks, always_rule
+from atoll.supervisor.api.asks import answerer
+from atoll.supervisor.lifecycle.asks import LOCAL_USER, NOBODY, Asks, always_rule
 from atoll.supervisor.state.ask_listeners import GAP_S, AskListeners
 from atoll.types import Ask, AskTerms, Inject, Policy, Rule
 from tests.unit.supervisor.harness import Harness, with_harness

@@ -14,19 +14,16 @@ from starlette.routing import Route
 from atoll.errors import InvalidSpecError
 from atoll.protocol import CALLER_HEADER, AskRequest, told_caller
 from atoll.supervisor.api.reply import NDJSON, Report, answer, json_answer, read_body
-from atoll.supervisor.lifecycle.asks import Asks
+from atoll.supervisor.lifecycle.asks import LOCAL_USER, Asks, check_answer
 from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.tasks import Tasks
 from atoll.types import Answer
 from atoll.types.internal import ASK_DEADLINE_MOST_S
 
 _BEAT_S = 5.0
-_REASON_CHARACTERS = 500
 _TITLE_CHARACTERS = 200
 _BODY_BYTES = 256 << 10
-_FOR_MOST_S = 24 * 3600
 _KEY = "key "
-LOCAL_USER = "the user of this machine"
 
 
 def ask_routes(*, inventory: Inventory, asks: Asks, tasks: Tasks) -> list[Route]:
@@ -45,7 +42,7 @@ def ask_routes(*, inventory: Inventory, asks: Asks, tasks: Tasks) -> list[Route]
         ask_id = request.path_params["ask"]
         asks.get(ask_id, request.query_params.get("team"))
         given = await read_body(request, Answer)
-        _check_answer(given)
+        check_answer(given)
         by = answerer(told_caller(request.headers.get(CALLER_HEADER)))
 
         async def work(_: Report) -> object:
@@ -98,18 +95,6 @@ async def _pages(asks: Asks, team: str | None, sandbox_id: str | None) -> AsyncI
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_BEAT_S):
                     await asks.table.changed(version)
-
-
-def _check_answer(given: Answer) -> None:
-    if not 0 <= given.for_s <= _FOR_MOST_S:
-        raise InvalidSpecError(f"for_s is {given.for_s}", hint=f"give seconds from 0 to {_FOR_MOST_S}")
-    if len(given.reason) > _REASON_CHARACTERS or not (given.reason == "" or given.reason.isprintable()):
-        raise InvalidSpecError(
-            "the reason is no plain sentence",
-            hint=f"give one line of at most {_REASON_CHARACTERS} characters",
-        )
-    if not given.allow and (given.for_s or given.always):
-        raise InvalidSpecError("only an approval is for some time, or for always", hint="leave that out")
 
 
 def _check_question(wanted: AskRequest) -> None:

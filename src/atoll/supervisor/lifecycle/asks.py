@@ -8,7 +8,7 @@ import hashlib
 import logging
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,6 +20,7 @@ from atoll.errors import (
     InvalidSpecError,
 )
 from atoll.supervisor.state.ask_listeners import GAP_S
+from atoll.supervisor.state.asks import AskTable
 from atoll.types import Answer, Ask, AskOutcome, AskPage, Policy, Rule
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.limit_changes import LimitChanges
     from atoll.supervisor.state.acts import Acts
     from atoll.supervisor.state.ask_listeners import AskListeners
-    from atoll.supervisor.state.asks import AskTable, PendingAsk
+    from atoll.supervisor.state.asks import PendingAsk
     from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.rows import SandboxRow
     from atoll.supervisor.state.sandbox import Sandbox
@@ -38,6 +39,10 @@ _ALWAYS_S = 60.0
 _SETTLE_S = 5.0
 _TITLE_CHARACTERS = 200
 _QUESTIONS_MOST = 64
+_REASON_CHARACTERS = 500
+_FOR_MOST_S = 24 * 3600
+LOCAL_USER = "the user of this machine"
+WEBHOOK = "the webhook"
 _log = logging.getLogger(__name__)
 
 
@@ -46,12 +51,12 @@ class Asks:
     """Keeps asks until somebody has answered, or their time is over."""
 
     inventory: Inventory
-    table: AskTable
     listeners: AskListeners
     limits: LimitChanges
     acts: Acts
     inspection: Inspection | None
     unix_s: Callable[[], float]
+    table: AskTable = field(default_factory=AskTable)
 
     def held(self, request: HeldRequest, rule: Rule, body: bytes) -> None:
         """A request is held."""
@@ -207,9 +212,9 @@ class Asks:
     def _approved(self, pending: PendingAsk, by: str) -> bool:
         """Count an approval. It is true when there are enough."""
         ask = pending.value
-        if by in ask.approved_by:
+        if _person(by) in map(_person, ask.approved_by):
             raise AskAnswerError(
-                f"{by} has approved ask {ask.ask_id} already",
+                f"{_person(by)} has approved ask {ask.ask_id} already",
                 hint="another key, or this machine's user, has to",
             )
         self.table.change(pending, approved_by=(*ask.approved_by, by))
@@ -282,6 +287,28 @@ class Asks:
             body=body,
         )
         return msgspec.structs.replace(ask, always=always_rule(ask, rule))
+
+
+def check_answer(given: Answer) -> None:
+    """Check an answer by itself, whatever it is about.
+
+    Raises:
+        InvalidSpecError: It makes no sense.
+    """
+    if not 0 <= given.for_s <= _FOR_MOST_S:
+        raise InvalidSpecError(f"for_s is {given.for_s}", hint=f"give seconds from 0 to {_FOR_MOST_S}")
+    if len(given.reason) > _REASON_CHARACTERS or not (given.reason == "" or given.reason.isprintable()):
+        raise InvalidSpecError(
+            "the reason is no plain sentence",
+            hint=f"give one line of at most {_REASON_CHARACTERS} characters",
+        )
+    if not given.allow and (given.for_s or given.always):
+        raise InvalidSpecError("only an approval is for some time, or for always", hint="leave that out")
+
+
+def _person(by: str) -> str:
+    """Who stands behind an approval: the user of the machine has set the webhook."""
+    return LOCAL_USER if by == WEBHOOK else by
 
 
 def always_rule(ask: Ask, rule: Rule) -> Rule | None:

@@ -153,6 +153,12 @@ class Acts:
                 ),
             )
 
+    def ask_untold(self, ask: Ask, channel: str, why: str) -> None:
+        """Note that a channel was not told of an ask."""
+        if self._may_note(ask.sandbox_id, 1):
+            told = {"ask": ask.ask_id, "channel": channel, "reason": why}
+            self.log.note("ask.untold", sandbox_id=ask.sandbox_id, team=ask.team, details=_details(told))
+
     def forget(self, sandbox_id: str) -> None:
         """Drop the counts of a sandbox that is gone."""
         self._paces.pop(sandbox_id, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -31,10 +32,12 @@ class AskTable:
     """Keeps asks in memory: those of requests live in the edge, which tells of them again.
 
     Attributes:
+        added: Called with each ask that begins to wait.
         version: Changes with each change of the pending asks.
         closed: Nobody waits for a change any more.
     """
 
+    added: Callable[[PendingAsk], None] | None = None
     version: int = 0
     _pending: dict[str, PendingAsk] = field(default_factory=dict, init=False)
     _ended: dict[str, Ask] = field(default_factory=dict, init=False)
@@ -48,6 +51,8 @@ class AskTable:
         made = PendingAsk(msgspec.structs.replace(value, past=tuple(past[-1 : -1 - _PAST_SHOWN : -1])))
         self._pending[value.ask_id] = made
         self._note()
+        if self.added is not None:
+            self.added(made)
         return made
 
     def change(self, pending: PendingAsk, **fields: object) -> None:

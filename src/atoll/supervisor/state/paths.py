@@ -21,6 +21,7 @@ class Paths:
         self.snapshots = home.snapshots
         self.volumes = home.volumes
         self.hooks = home.path / "hooks"
+        self.ask_webhook_key = home.ask_webhook_key
         self.machines = home.run / "m"
         self.roots = home.run / "roots"
         self.unplug_stamp = home.run / "unplugged"
