@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -46,8 +47,8 @@ class Receiver:
 
 
 @contextlib.contextmanager
-def receiving() -> Iterator[Receiver]:
-    """Receive posts while the context lasts."""
+def receiving(trust: ssl.SSLContext | None = None) -> Iterator[Receiver]:
+    """Receive posts while the context lasts, with TLS if there is a certificate."""
     receiver = Receiver()
 
     class Handler(BaseHTTPRequestHandler):
@@ -67,6 +68,8 @@ def receiving() -> Iterator[Receiver]:
             return None
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if trust is not None:  # each thread shakes hands by itself
+        server.socket = trust.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     receiver.port = server.server_port
     serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     serving.start()

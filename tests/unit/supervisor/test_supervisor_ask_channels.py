@@ -7,16 +7,20 @@ import hashlib
 import hmac
 import importlib.machinery
 import importlib.util
+import ssl
 import sys
 import threading
+import time
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import pytest
 
 from atoll.errors import InvalidSpecError
+from atoll.server.certificates import certificates
 from atoll.supervisor.doctor import ask_findings
 from atoll.supervisor.lifecycle.ask_channels import connect_channels
 from atoll.supervisor.lifecycle.ask_pushes import push_text
@@ -194,7 +198,7 @@ async def test_a_webhook_that_fails_is_noted_and_the_ask_waits_on(harness: Harne
 
 
 @with_harness
-async def test_a_slow_webhook_delays_no_ask_and_no_answer(harness: Harness) -> None:
+async def test_a_slow_webhook_delays_no_ask_no_answer_and_no_end_of_the_supervisor(harness: Harness) -> None:
     ref = await new(harness)
     go_on = threading.Event()
     with receiving() as receiver:
@@ -209,8 +213,12 @@ async def test_a_slow_webhook_delays_no_ask_and_no_answer(harness: Harness) -> N
             edge.asks.held(held(ref), RULE, b"1234")
             await until(lambda: receiver.posts)
             assert (await answer(harness, allow=True)).json["outcome"] == "allowed"
+            begun_s = time.monotonic()
+            await harness.aclose()
+            assert time.monotonic() - begun_s < 5  # and not the end of the supervisor
         finally:
             go_on.set()
+            await harness.start()
 
 
 def test_a_receiver_that_does_not_reply_in_time_has_not_taken_it() -> None:
@@ -226,6 +234,22 @@ def test_a_receiver_that_does_not_reply_in_time_has_not_taken_it() -> None:
     assert raised.value.may_pass
     with pytest.raises(PostError, match="refused"):
         asyncio.run(SignedPosts(receiver.url, b"key", lambda: 7.5).post("ask.begun", b"{}"))
+
+
+def test_https_needs_a_certificate_that_this_host_trusts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = certificates(tmp_path, None)
+    trust = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trust.load_cert_chain(files.cert, files.key)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with receiving(trust) as receiver:
+        url = receiver.url.replace("http:", "https:")
+        with pytest.raises(PostError, match="CERTIFICATE_VERIFY_FAILED"):
+            asyncio.run(SignedPosts(url, b"key", lambda: 7.5).post("ask.begun", b"{}"))
+        monkeypatch.setenv("SSL_CERT_FILE", str(files.authority))
+        asyncio.run(SignedPosts(url, b"key", lambda: 7.5).post("ask.begun", b"{}"))
+    assert receiver.events() == ["ask.begun"]
 
 
 def test_https_goes_by_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

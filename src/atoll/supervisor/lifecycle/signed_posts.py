@@ -10,6 +10,7 @@ import hmac
 import http.client
 import socket
 import ssl
+import time
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -111,6 +112,7 @@ class SignedPosts:
     def _exchange(
         self, connection: http.client.HTTPConnection, body: bytes, headers: dict[str, str]
     ) -> tuple[int, bytes]:
+        end_s = time.monotonic() + self.bound_s
         query = f"?{self._at.query}" if self._at.query else ""
         with contextlib.closing(connection):
             connection.request("POST", f"{self._at.path or '/'}{query}", body, headers)
@@ -118,6 +120,8 @@ class SignedPosts:
             answer = bytearray()
             while len(answer) < _ANSWER_BYTES and (piece := response.read1(_PIECE_BYTES)):
                 answer += piece
+                if time.monotonic() > end_s:  # else a receiver that drips would keep this thread
+                    raise TimeoutError
             return response.status, bytes(answer)
 
 
