@@ -155,9 +155,15 @@ class Acts:
 
     def ask_untold(self, ask: Ask, channel: str, why: str) -> None:
         """Note that a channel was not told of an ask."""
-        if self._may_note(ask.sandbox_id, 1):
+        if self._may_note(ask.sandbox_id, 1, ask.delegation):
             told = {"ask": ask.ask_id, "channel": channel, "reason": why}
-            self.log.note("ask.untold", sandbox_id=ask.sandbox_id, team=ask.team, details=_details(told))
+            self.log.note(
+                "ask.untold",
+                sandbox_id=ask.sandbox_id,
+                team=ask.team,
+                delegation=ask.delegation,
+                details=_details(told),
+            )
 
     def forget(self, sandbox_id: str) -> None:
         """Drop the counts of a sandbox that is gone."""
