@@ -33,8 +33,6 @@ from tests.receiver import Post, Receiver, receiving
 from tests.unit.supervisor.harness import Harness, with_harness
 from tests.unit.supervisor.test_supervisor_asks import RULE, FakeEdge, acts, answer, held, new
 
-LOADED = importlib.util.find_spec("apprise") is not None
-
 
 def connected(harness: Harness, **settings: str) -> FakeEdge:
     """An edge, the channels that these settings make, and nobody else who listens."""
@@ -354,7 +352,6 @@ async def test_without_the_package_nobody_listens(harness: Harness) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # its own
-@pytest.mark.skipif(not LOADED, reason="the package apprise is not installed")
 @with_harness
 async def test_apprise_itself_sends_a_push(harness: Harness) -> None:
     ref = await new(harness, name="work")
