@@ -240,13 +240,27 @@ func link(t *testing.T, by *channel.Channel, port int) (guests net.Addr, questio
 	return first.Addr(), datagrams.LocalAddr()
 }
 
+// bothAtOnePort listens for datagrams and streams. The kernel gives out ports of each by themselves.
+func bothAtOnePort(t *testing.T) (net.PacketConn, net.Listener) {
+	t.Helper()
+	for {
+		datagrams, err := net.ListenPacket("udp", "127.0.0.1:0")
+		must(t, err)
+		streams, err := net.Listen("tcp", datagrams.LocalAddr().String())
+		if err == nil {
+			return datagrams, streams
+		}
+		datagrams.Close()
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			t.Fatal(err)
+		}
+	}
+}
+
 // nameserver knows a public address of every name, by TCP alone, and gives where it is.
 func nameserver(t *testing.T) string {
 	t.Helper()
-	datagrams, err := net.ListenPacket("udp", "127.0.0.1:0")
-	must(t, err)
-	streams, err := net.Listen("tcp", datagrams.LocalAddr().String())
-	must(t, err)
+	datagrams, streams := bothAtOnePort(t)
 	answer := dns.HandlerFunc(func(to dns.ResponseWriter, query *dns.Msg) {
 		reply := new(dns.Msg).SetReply(query)
 		if reply.Truncated = to.RemoteAddr().Network() == "udp"; !reply.Truncated {
