@@ -19,8 +19,8 @@ from tests.unit.supervisor.harness import Harness, with_harness
 
 RULE = Rule(name="pay", action="ask", hosts=("*.x",), inject=(Inject(secret="card"),), json={"to": ("a*",)})
 HEADERS = {"content-type": "application/json"}
-KEY_1 = {**HEADERS, "atoll-caller": "key%20k1%20of%20acme"}
-KEY_2 = {**HEADERS, "atoll-caller": "key%20k2%20of%20acme"}
+KEY_1 = {**HEADERS, "atoll-caller": "key%20key-1%20of%20acme"}
+KEY_2 = {**HEADERS, "atoll-caller": "key%20key-2%20of%20acme"}
 
 
 class FakeEdge:
@@ -122,7 +122,7 @@ async def test_a_denial_has_its_sentence_and_the_next_card_tells_of_it(harness: 
         cards = {one["ask_id"][0]: one for one in (await harness.ask("GET", "/v1/asks")).json["asks"]}
         past = cards["b"]["past"]
         assert [(one["outcome"], one["by"], one["reason"]) for one in past] == [
-            ("denied", "key k1", "Too much.")
+            ("denied", "key key-1", "Too much.")
         ]
         assert "past" not in cards["c"]
 
@@ -164,13 +164,13 @@ async def test_two_approvals_need_two_who_approve(harness: Harness) -> None:
         first = (await answer(harness, KEY_1, allow=True)).json
         assert (first.get("outcome", "pending"), first["approved_by"]) == (
             "pending",
-            ["key k1"],
+            ["key key-1"],
         )
         again = await answer(harness, KEY_1, allow=True)
         assert (again.status, again.json["code"]) == (409, "ask_answer")
         assert edge.answers == []
         assert (await answer(harness, KEY_2, allow=True)).json["outcome"] == "allowed"
-    assert (await acts(harness))[-1]["details"]["approved_by"] == "key k1, key k2"
+    assert (await acts(harness))[-1]["details"]["approved_by"] == "key key-1, key key-2"
 
 
 @with_harness
@@ -322,5 +322,6 @@ def test_no_rule_stands_for_a_path_that_is_a_pattern() -> None:
 
 
 def test_who_answers_is_a_key_or_whoever_has_this_home() -> None:
-    assert answerer("key k1 of acme") == "key k1"
+    assert answerer("key key-1 of acme") == "key key-1"
+    assert answerer("key key-1 of acme, pid 7, user ada") == LOCAL_USER
     assert answerer("python, pid 7, user ada") == answerer(None) == LOCAL_USER

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -23,7 +24,8 @@ from atoll.types.internal import ASK_DEADLINE_MOST_S
 _BEAT_S = 5.0
 _TITLE_CHARACTERS = 200
 _BODY_BYTES = 256 << 10
-_KEY = "key "
+# As the server names a key. A program of this machine names itself otherwise, whatever it is called.
+_KEY = re.compile(r"(key key-\S+) of \S+")
 
 
 def ask_routes(*, inventory: Inventory, asks: Asks, tasks: Tasks) -> list[Route]:
@@ -71,9 +73,8 @@ def ask_routes(*, inventory: Inventory, asks: Asks, tasks: Tasks) -> list[Route]
 
 def answerer(caller: str | None) -> str:
     """Who answers, from what a client or the server says of the caller: a key, or whoever has this home."""
-    if caller is not None and caller.startswith(_KEY):
-        return caller.partition(" of ")[0]
-    return LOCAL_USER
+    key = _KEY.fullmatch(caller or "")
+    return key[1] if key else LOCAL_USER
 
 
 def _scope(request: Request, inventory: Inventory) -> tuple[str | None, str | None]:
