@@ -36,8 +36,23 @@ func Content(file *os.File, info fs.FileInfo) (io.ReadSeeker, int64, error) {
 	if info.Size() == 0 || info.Size() > heldBytes {
 		return file, info.Size(), nil
 	}
-	held, err := io.ReadAll(io.LimitReader(file, heldBytes))
+	held, err := readAtOnce(file, int(info.Size()))
 	return bytes.NewReader(held), int64(len(held)), err
+}
+
+// readAtOnce reads a file that had this size. Only one that has grown is read twice: another read would add the end of a new
+// content to the old one.
+func readAtOnce(file *os.File, size int) ([]byte, error) {
+	held := make([]byte, size+1)
+	count, err := file.Read(held)
+	if err == io.EOF { // nothing is left of it
+		err = nil
+	}
+	if err != nil || count < len(held) {
+		return held[:count], err
+	}
+	rest, err := io.ReadAll(io.LimitReader(file, int64(heldBytes-count)))
+	return append(held, rest...), err
 }
 
 // Open opens a regular file for reading. The caller closes it.

@@ -156,7 +156,8 @@ func later(t testing.TB, client *http.Client, method, url, body string, headers 
 		defer response.Body.Close()
 		text, err := io.ReadAll(response.Body)
 		if err != nil {
-			t.Error(err)
+			got <- reply{&http.Response{}, err.Error()}
+			return
 		}
 		got <- reply{response, string(text)}
 	}()

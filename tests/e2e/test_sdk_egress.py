@@ -16,7 +16,7 @@ from tests.e2e.command_line import atoll, said
 from tests.homes import contents_of
 from tests.waiting import until
 
-from atoll import Sandbox, Secrets
+from atoll import Audit, Sandbox, Secrets
 from atoll.errors import InvalidSpecError, SecretNotFoundError
 from atoll.types import HOST_NAME, Inject, Policy, Rule
 
@@ -169,6 +169,9 @@ def test_a_secret_goes_into_requests_and_never_into_the_sandbox(module_home: Pat
         assert curl(sandbox, here, "-H", "Authorization: Bearer mine") == "GET /inbox "
         assert _Echo.credentials[-1] == f"Bearer {value}"
         assert curl(sandbox, here.replace("inbox", "reflect")) == "you sent Bearer [secret mail]"
+        assert {one.secrets for one in sandbox.egress.decisions() if one.method == "GET"} == {("mail",)}
+        noted = Audit.entries(sandbox=sandbox.id, act="egress.allow")
+        assert {entry.details.get("secrets") for entry in noted if "method" in entry.details} >= {"mail"}
         snapshot = sandbox.snapshot()
         sandbox.suspend()
         assert [path for path, data in contents_of(module_home) if value.encode() in data] == []

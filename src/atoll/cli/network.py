@@ -94,4 +94,5 @@ def decision_line(decision: EgressDecision) -> str:
     where = decision.host if not decision.port else f"{decision.host}:{decision.port}"
     what = f"{decision.method} {where}{decision.path}" if decision.method else where
     times = f" x{decision.count}" if decision.count > 1 else ""
-    return f"{moment}  {action:<10}  {what}{times}  {decision.reason}".rstrip()
+    secrets = f"  with {', '.join(decision.secrets)}" if decision.secrets else ""
+    return f"{moment}  {action:<10}  {what}{times}  {decision.reason}".rstrip() + secrets

@@ -357,6 +357,7 @@ class EgressDecision(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_on
         reason: Why it was denied.
         observed: The policy only observes: it was let through all the same.
         ceiling: The ceiling of the sandbox's team decided, and ``rule`` is one of it.
+        secrets: The names of the secrets that were put into the request.
         count: How many equal ones it stands for.
     """
 
@@ -371,6 +372,7 @@ class EgressDecision(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_on
     reason: str = ""
     observed: bool = False
     ceiling: bool = False
+    secrets: tuple[str, ...] = ()
     count: int = 1
 
 

@@ -125,6 +125,7 @@ def test_a_ceiling_unplugs_whatever_the_policy_says(own: Policy | None) -> None:
         (Policy(rules=(Rule(remove_headers=("x-a",)),)), "changes and limits"),
         (Policy(rules=(Rule(hosts=("a.example",), inject=(Inject(secret="s"),)),)), "changes and limits"),
         (Policy(rules=(Rule(name="slow", limit=RateLimit(bytes_s=1)),)), r"rule 1 \(slow\): a ceiling"),
+        (Policy(rules=(Rule(action="ask", name="pay"),)), r"rule 1 \(pay\): a ceiling asks nobody"),
         (Policy(rules=(Rule(), Rule(ports=(22,)))), "rule 2 can never match"),
     ],
 )

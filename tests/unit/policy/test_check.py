@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from atoll.errors import InvalidSpecError
 from atoll.policy import check_policy, without_own
-from atoll.types import Inject, Mcp, Policy, RateLimit, Rule, UpstreamProxy
+from atoll.types import AskTerms, Inject, Mcp, Policy, RateLimit, Rule, UpstreamProxy
 
 NAME_HINT = "give a name, *.NAME for every name below it, or *"
 PORT_HINT = 'give a number from 1 to 65535, or a range such as "8000-8100"'
@@ -70,6 +72,18 @@ FAULTS: list[tuple[Rule, str, str]] = [
         "it changes requests, but its action is unplug",
         "only requests that pass",
     ),
+    (
+        Rule(action="deny", ask=AskTerms()),
+        "it says how to ask, but its action is deny",
+        'give action = "ask"',
+    ),
+    (Rule(action="ask", ask=AskTerms(deadline_s=0)), "its deadline_s is 0", "give seconds from 1 to 3600"),
+    (
+        Rule(action="ask", ask=AskTerms(deadline_s=math.nan)),
+        "its deadline_s is nan",
+        "give seconds from 1 to 3600",
+    ),
+    (Rule(action="ask", ask=AskTerms(approvals=3)), "its approvals are 3", "give 1 or 2"),
     (Rule(set_headers={"a b": "1"}), "'a b' is no name of a header", "give one such as x-team"),
     (Rule(remove_headers=("",)), "'' is no name of a header", "give one such as x-team"),
     (Rule(headers={"a:": ("x",)}), "'a:' is no name of a header", "give one such as x-team"),

@@ -50,6 +50,16 @@ def test_what_a_rule_allowed_is_covered_as_what_was_only_observed() -> None:
     assert found.policy.rules == (Rule(hosts=("a.example",), ports=(443,)),)
 
 
+def test_what_somebody_was_asked_about_counts_by_its_outcome() -> None:
+    def told(action: str, path: str) -> EgressDecision:
+        return request("a.example", "POST", path, action=action, rule=0, observed=False)
+
+    asked = [told("ask", "/yes"), told("allow", "/yes"), told("ask", "/no"), told("deny", "/no")]
+    found = suggest(asked)
+    assert [rule.paths for rule in found.policy.rules] == [("/yes",)]
+    assert len(found.notes) == 1 and "/no" in found.notes[0]
+
+
 def test_names_take_their_plain_form() -> None:
     found = suggest([seen("A.example."), seen("a.example")])
     assert found.policy.rules == (Rule(hosts=("a.example",), ports=(443,)),)

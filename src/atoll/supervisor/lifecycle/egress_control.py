@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+import msgspec
+
 from atoll.errors import AtollError, UnsupportedError
 from atoll.network import Grant, ask_about
 from atoll.policy import (
@@ -18,7 +20,7 @@ from atoll.policy import (
     check_policy,
     policy_of,
 )
-from atoll.types import EgressPolicy, EgressVerdict, Policy, Rule
+from atoll.types import EgressDecision, EgressPolicy, EgressVerdict, Policy, Rule
 
 if TYPE_CHECKING:
     from atoll.network import Inspection, Link, Relay
@@ -182,7 +184,9 @@ class EgressControl:
         self._rows[link] = row
         link.guest.reach = lambda ref, port: self.reach(row.team, ref, port)
         link.guest.follow(
-            lambda decision: self._decisions.add(sandbox_id, (decision,), row.delegation_uid),
+            lambda decision: self._decisions.add(
+                sandbox_id, (_with_secrets(decision, row.network),), row.delegation_uid
+            ),
             lambda reason: self._ring(sandbox_id, reason),
         )
         if row.unplugged is not None or sandbox_id in self._cut:
@@ -327,6 +331,16 @@ class EgressControl:
     def _links(self, sandbox_id: str) -> list[Link]:
         owned = [link for link, row in list(self._rows.items()) if row.sandbox_id == sandbox_id]
         return [link for link in owned if link.is_open]
+
+
+def _with_secrets(decision: EgressDecision, network: EgressPolicy) -> EgressDecision:
+    """A decision with the secrets that its rule put into the request. The edge tells only the rule."""
+    if decision.action != "allow" or decision.rule is None or decision.ceiling or not decision.method:
+        return decision
+    rules = network.rules if isinstance(network, Policy) else ()
+    if decision.rule >= len(rules) or not (names := _secrets_of(rules[decision.rule])):
+        return decision
+    return msgspec.structs.replace(decision, secrets=tuple(sorted(names)))
 
 
 def _secrets_of(rule: Rule) -> set[str]:

@@ -121,9 +121,9 @@ class Acts:
             if not self._may_note(sandbox_id, one.count, delegation):
                 continue
             told = {
-                name: value
+                name: ", ".join(value) if isinstance(value, tuple) else value
                 for name, value in msgspec.structs.asdict(one).items()
-                if name not in ("at", "action") and value not in ("", False, None)
+                if name not in ("at", "action") and value not in ("", False, None, ())
             }
             note(f"egress.{one.action}", details=_details(told))
 
