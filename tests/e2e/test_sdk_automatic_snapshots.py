@@ -74,4 +74,4 @@ def test_an_engine_that_was_killed_comes_back_with_the_newest_snapshots_memory_u
         assert recovered.age_s is not None
         told = sandbox.run("cat /tmp/kept; kill -0 $(cat /tmp/pid) && echo runs").stdout
         assert told == "kept\nruns\n"
-        assert "by itself" in said("info", "work")
+        assert "automatically every" in said("info", "work")
