@@ -43,7 +43,7 @@ def _lines(ask: Ask, now_s: float) -> Iterator[str]:
     yield f"ask {ask.ask_id}: sandbox {who}{of_team}{behalf}{times}, {max(0, int(ask.deadline - now_s))} s left"
     if ask.kind == "request":
         yield f"  rule {ask.rule} asks before this request is sent"
-    yield f"{_MARK}{_cut(ask.title if ask.kind == 'question' else f'{ask.method} {_url(ask)}')}"
+    yield f"{_MARK}{_cut(ask.title if ask.kind == 'question' else f'{ask.method} {ask.url}')}"
     for name, value in ask.headers:
         yield f"{_MARK}{_cut(f'{name}: {value}')}"
     if ask.headers_left_out:
@@ -53,11 +53,6 @@ def _lines(ask: Ask, now_s: float) -> Iterator[str]:
     if ask.approvals > 1:
         by = f", so far {', '.join(ask.approved_by)}" if ask.approved_by else ""
         yield f"  it needs {ask.approvals} approvals{by}"
-
-
-def _url(ask: Ask) -> str:
-    port = "" if ask.port == {"http": 80, "https": 443}.get(ask.scheme) else f":{ask.port}"
-    return f"{ask.scheme}://{ask.host}{port}{ask.path}"
 
 
 def _body(ask: Ask) -> Iterator[str]:

@@ -8,6 +8,8 @@ import msgspec
 
 from atoll.types.egress import Rule
 
+_PORTS = {"http": 80, "https": 443}
+
 AskKind = Literal["request", "question"]
 AskOutcome = Literal["pending", "allowed", "denied", "expired", "gone", "changed"]
 
@@ -91,6 +93,12 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, om
     outcome: AskOutcome = "pending"
     passed: int = 0
     reason: str = ""
+
+    @property
+    def url(self) -> str:
+        """The address of the request, with its query; without the port that its scheme has anyway."""
+        port = "" if self.port == _PORTS.get(self.scheme) else f":{self.port}"
+        return f"{self.scheme}://{self.host}{port}{self.path}"
 
 
 class AskPage(msgspec.Struct, frozen=True, kw_only=True):

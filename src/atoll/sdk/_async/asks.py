@@ -60,10 +60,12 @@ class AsyncAsks:
         Raises:
             SandboxNotFoundError: There is no such sandbox, or none any more.
         """
-        with contextlib.closing(AsyncApi()) as api:
-            with contextlib.closing(AsyncFollowing(api, sandbox)) as following:
-                async for ask in following:
-                    yield ask
+        with (
+            contextlib.closing(AsyncApi()) as api,
+            contextlib.closing(AsyncFollowing(api, sandbox)) as following,
+        ):
+            async for ask in following:
+                yield ask
 
     @staticmethod
     async def approve(ask: Ask, *, for_s: float = 0.0, always: bool = False) -> Ask:

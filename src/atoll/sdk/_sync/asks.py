@@ -61,10 +61,12 @@ class Asks:
         Raises:
             SandboxNotFoundError: There is no such sandbox, or none any more.
         """
-        with contextlib.closing(Api()) as api:
-            with contextlib.closing(Following(api, sandbox)) as following:
-                for ask in following:
-                    yield ask
+        with (
+            contextlib.closing(Api()) as api,
+            contextlib.closing(Following(api, sandbox)) as following,
+        ):
+            for ask in following:
+                yield ask
 
     @staticmethod
     def approve(ask: Ask, *, for_s: float = 0.0, always: bool = False) -> Ask:

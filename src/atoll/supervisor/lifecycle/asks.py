@@ -259,8 +259,6 @@ class Asks:
         row = None
         with contextlib.suppress(AtollError):  # it is only being made
             row = self.inventory.sandbox(request.sandbox).row
-        port = "" if request.port == {"http": 80, "https": 443}.get(request.scheme) else f":{request.port}"
-        title = f"{request.method} {request.scheme}://{request.host}{port}{request.path}"
         ask = Ask(
             ask_id=request.ask,
             sandbox_id=request.sandbox,
@@ -269,7 +267,7 @@ class Asks:
             delegation=None if row is None else row.delegation_uid,
             on_behalf_of="" if row is None else _on_behalf_of(row),
             kind="request",
-            title=title if len(title) <= _TITLE_CHARACTERS else f"{title[: _TITLE_CHARACTERS - 1]}…",
+            title="",
             digest=request.digest,
             at=request.at,
             deadline=request.deadline,
@@ -286,7 +284,10 @@ class Asks:
             body_bytes=request.body_bytes,
             body=body,
         )
-        return msgspec.structs.replace(ask, always=always_rule(ask, rule))
+        title = f"{ask.method} {ask.url}"
+        if len(title) > _TITLE_CHARACTERS:
+            title = f"{title[: _TITLE_CHARACTERS - 1]}…"
+        return msgspec.structs.replace(ask, title=title, always=always_rule(ask, rule))
 
 
 def check_answer(given: Answer) -> None:
