@@ -107,8 +107,8 @@ def _fits(words: str, code: str) -> bool:
     return given[:first] == wanted[:first] and set(wanted[first:]) <= set(given)
 
 
-def harmless(text: str) -> str:
-    """Return a text with the characters spelled out that a terminal would obey, but for line ends and tabs."""
+def harmless(text: str, *, kept: str = "\n\t") -> str:
+    """Return a text with the characters spelled out that a terminal would obey, but for those that are kept."""
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
+    return "".join(char if char.isprintable() or char in kept else ascii(char)[1:-1] for char in text)

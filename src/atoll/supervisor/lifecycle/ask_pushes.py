@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from atoll.network import Pace
+from atoll.remedies import harmless
 from atoll.supervisor.lifecycle.off_loop import off_loop
 from atoll.supervisor.lifecycle.signed_posts import PostError
-from atoll.supervisor.lifecycle.untold import Untold, plain, tried
+from atoll.supervisor.lifecycle.untold import Untold, tried
 
 if TYPE_CHECKING:
     from atoll.supervisor.state.asks import PendingAsk
@@ -142,11 +143,11 @@ async def _notify(apprise: Any, title: str, body: str) -> None:
 
 def push_text(ask: Ask) -> tuple[str, str]:
     """Return the title and the body of a push."""
-    what = plain(ask.title)
+    what = harmless(ask.title, kept="")
     if len(what) > _GUEST_CHARACTERS:
         what = f"{what[: _GUEST_CHARACTERS - 1]}…"
     until = datetime.datetime.fromtimestamp(ask.deadline, datetime.UTC)
-    name = plain(ask.sandbox_name or ask.sandbox_id)
+    name = harmless(ask.sandbox_name or ask.sandbox_id, kept="")
     lines = (what, f"until {until:%Y-%m-%d %H:%M:%S} UTC", f"atoll approve {ask.ask_id}")
     return f"atoll: {name} asks", "\n".join(lines)
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from atoll.remedies import harmless
 from atoll.supervisor.lifecycle.signed_posts import PostError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Untold:
 
     def note(self, ask: Ask, why: str) -> None:
         """Note that the channel was not told of an ask."""
-        shown = plain(why)[:_WHY_CHARACTERS]
+        shown = harmless(why, kept="")[:_WHY_CHARACTERS]
         self.acts.ask_untold(ask, self.channel, shown)
         self.log(f"was not told of ask {ask.ask_id}: {shown}")
 
@@ -48,7 +49,7 @@ class Untold:
         now = self.boot_s()
         if now >= self._quiet_until_s:
             self._quiet_until_s = now + _QUIET_S
-            _log.warning("%s %s", self.channel, plain(text))
+            _log.warning("%s %s", self.channel, harmless(text, kept=""))
 
 
 async def tried(attempt: Callable[[], Awaitable[None]], pending: PendingAsk | None = None) -> str | None:
@@ -78,8 +79,3 @@ async def tried(attempt: Callable[[], Awaitable[None]], pending: PendingAsk | No
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(pending.ended.wait(), wait_s)
     return why
-
-
-def plain(text: str) -> str:
-    """Return the text with everything unprintable spelled out."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
