@@ -1,8 +1,9 @@
-"""Says how long each stage of `make test` took, and how long it may take. It fails nothing.
+"""Says how long each stage of `make test` took, how long it may take, and what failed. It fails nothing.
 
-``budget.py STAGES`` reads the lines that scripts/stage and tests/conftest.py wrote. It names each stage that took over
-1.2 times its budget, with its tests that grew. ``budget.py STAGES --renew`` writes scripts/budget.toml from a run on a
-quiet machine with 2 processors, and leaves the budgets that a person states as they are.
+``budget.py STAGES`` reads the lines that scripts/stage, scripts/checks.py and tests/conftest.py wrote. It names each
+stage that took over 1.2 times its budget, with its tests that grew. What failed comes last, where a log is read first.
+``budget.py STAGES --renew`` writes scripts/budget.toml from a run on a quiet machine with 2 processors, and leaves the
+budgets that a person states as they are.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Stage:
     seconds: float
     failed: bool = False
     tests: Mapping[str, float] = field(default_factory=dict)
+    failures: Sequence[str] = ()
 
     def slowest(self) -> list[tuple[str, float]]:
         """Its longest tests, the longest first."""
@@ -64,14 +66,20 @@ class Budget:
 def stages_of(lines: Sequence[str]) -> list[Stage]:
     """The stages of a run, in the order in which they ended."""
     tests: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    failures: dict[str, list[str]] = defaultdict(list)
     ended: list[tuple[str, float, bool]] = []
     for line in lines:
         kind, seconds, name, rest = line.split("\t")
         if kind == "stage":
             ended.append((name, float(seconds), bool(rest)))
+        elif kind == "failed":
+            failures[name].append(rest)
         else:
             tests[name][rest] += float(seconds)
-    return [Stage(name, seconds, failed, tests.get(name, {})) for name, seconds, failed in ended]
+    return [
+        Stage(name, seconds, failed, tests.get(name, {}), failures.get(name, ()))
+        for name, seconds, failed in ended
+    ]
 
 
 def budget_from(text: str) -> Budget:
@@ -93,6 +101,7 @@ def told(stages: Sequence[Stage], budget: Budget) -> str:
             f"over its budget of {budget.stages[stage.name]:.0f} s: {stage.name}, {stage.seconds:.0f} s"
         )
         lines += [f"  {name}: {took:.1f} s, was {was:.1f} s" for name, was, took in budget.grown(stage)]
+    lines += [f"{stage.name}: FAILED: {failure}" for stage in stages for failure in stage.failures]
     return "\n".join(lines)
 
 

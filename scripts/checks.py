@@ -23,6 +23,10 @@ ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
 PYTHON = str(BIN / "python")
 AT_ONCE = 2
+# Of a check that failed, the end of a run repeats some lines: these, if there are any.
+TELLING = ("--- FAIL", "panic:", "coverage:", "FAILED ", "ERROR ")
+NOTED_LINES = 12
+NOTED_CHARS = 300
 # Which package has what is missing, is in scripts/debian-packages-tests.
 NEEDED = ("go", "gofmt", "gcc", "shellcheck", "git")
 
@@ -148,6 +152,17 @@ def report(outcome: Outcome) -> None:
     print(f"== {name}: {'passed' if outcome.passed else 'FAILED'} in {outcome.seconds:.1f} s", flush=True)
 
 
+def note(outcome: Outcome) -> None:
+    """Add lines for scripts/budget.py that say why a check failed: its failed tests, or else the last that it said."""
+    if outcome.passed or "ATOLL_STAGES" not in os.environ:
+        return
+    said = [" ".join(line.split())[:NOTED_CHARS] for line in outcome.output.splitlines() if line.strip()]
+    why = [line for line in said if line.startswith(TELLING)] or said[-NOTED_LINES:]
+    stage = os.environ.get("ATOLL_STAGE", "")
+    with open(os.environ["ATOLL_STAGES"], "a") as file:
+        file.writelines(f"failed\t0\t{stage}\t{outcome.check.name}: {line}\n" for line in why[:NOTED_LINES])
+
+
 def main() -> int:
     """Run them, and return 1 if one failed."""
     missing = [program for program in NEEDED if shutil.which(program) is None]
@@ -168,6 +183,7 @@ def main() -> int:
         for each in as_completed(started):
             outcomes.append(each.result())
             report(outcomes[-1])
+            note(outcomes[-1])
     print(f"\n{'check':<22} seconds")
     for outcome in sorted(outcomes, key=lambda each: -each.seconds):
         print(f"{outcome.check.name:<22} {outcome.seconds:7.1f}{'' if outcome.passed else '  FAILED'}")

@@ -35,6 +35,8 @@ signal.signal(signal.SIGTERM, _ended)
 
 STDERR = pytest.StashKey[int]()
 CLEAN_UP_S = 300.0
+# Enough of why a test failed to know it again at the end of a long log.
+WHY_CHARS = 300
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -78,8 +80,16 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def note_duration(report: pytest.TestReport) -> None:
-    """Add a line for scripts/budget.py. The file may belong to another user, for whom the kernel creates none."""
-    line = f"test\t{report.duration:.2f}\t{os.environ.get('ATOLL_STAGE', '')}\t{report.nodeid}\n"
+    """Add a line for scripts/budget.py, and one more for a failure.
+
+    The file may belong to another user, for whom the kernel creates none.
+    """
+    stage = os.environ.get("ATOLL_STAGE", "")
+    line = f"test\t{report.duration:.2f}\t{stage}\t{report.nodeid}\n"
+    if report.failed:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        why = " ".join((crash.message if crash is not None else report.longreprtext).split())
+        line += f"failed\t0\t{stage}\t{report.when} of {report.nodeid}: {why[:WHY_CHARS]}\n"
     file = os.open(os.environ["ATOLL_STAGES"], os.O_WRONLY | os.O_APPEND)
     try:
         os.write(file, line.encode())

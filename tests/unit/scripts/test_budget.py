@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from budget import BUDGET, Budget, Stage, budget_from, stages_of, told, written
+from checks import Check, Outcome, note
 
 LINES = [
     "test\t1.50\tcheck\ttests/a.py::test_one",
@@ -25,6 +30,27 @@ def test_a_stage_over_its_budget_is_told_with_the_tests_that_grew() -> None:
     assert said[-2:] == [
         "over its budget of 80 s: check, 100 s",
         "  tests/a.py::test_one: 8.8 s, was 5.0 s",
+    ]
+
+
+def test_what_failed_comes_last_with_its_reason() -> None:
+    lines = [*LINES, "failed\t0\tdocs\tcall of tests/a.py::test_two: assert 1 == 2"]
+    said = told(stages_of(lines), budget_from("[stages]\ncheck = 10\n[tests]\n")).splitlines()
+    assert said[-1] == "docs: FAILED: call of tests/a.py::test_two: assert 1 == 2"
+
+
+def test_a_check_that_failed_names_its_tests_or_the_last_that_it_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ATOLL_STAGES", str(tmp_path / "stages"))
+    monkeypatch.setenv("ATOLL_STAGE", "check")
+    go = "=== RUN TestA\n--- FAIL: TestA (0.1s)\n  a_test.go:1: no\nFAIL\n"
+    for name, passed, output in (("go", False, go), ("mypy", False, "a\tb\n\nc\n"), ("ruff", True, "fine")):
+        note(Outcome(Check(name, ()), passed, 1, output))
+    assert (tmp_path / "stages").read_text().splitlines() == [
+        "failed\t0\tcheck\tgo: --- FAIL: TestA (0.1s)",
+        "failed\t0\tcheck\tmypy: a b",
+        "failed\t0\tcheck\tmypy: c",
     ]
 
 
