@@ -12,7 +12,8 @@ from atoll.types.internal import check_services
 def test_a_service_is_a_shell_line_or_a_program_with_arguments() -> None:
     line = ServiceSpec(name="web", command="exec serve", port=8000, cwd="/srv", user="root", env={"A": "1"})
     listed = ServiceSpec(name="web-2", command=["serve", ""], health=HealthCheck(command="true"))
-    check_services([line.check(), listed.check()])
+    timed = ServiceSpec(name="tidy", command="tidy", schedule="every 1h")
+    check_services([line.check(), listed.check(), timed.check()])
     assert repr(line) == "ServiceSpec(name='web', command='exec serve', port=8000, …)"
 
 
@@ -42,6 +43,10 @@ def test_a_service_is_a_shell_line_or_a_program_with_arguments() -> None:
         {"port": 1, "health": HealthCheck(timeout_s=float("nan"))},
         {"port": 1, "health": HealthCheck(grace_s=-1)},
         {"port": 1, "health": HealthCheck(failures=0)},
+        {"schedule": ""},
+        {"schedule": "0 24 * * *"},
+        {"schedule": "every 1h", "port": 1},
+        {"schedule": "every 1h", "health": HealthCheck(command="true")},
     ],
 )
 def test_what_cannot_be_a_service_is_refused(wrong: dict[str, Any]) -> None:
