@@ -73,7 +73,7 @@ func (t *Target) use(secrets *Secrets, into *policy.Inject) (map[string][]byte, 
 		}
 		value, ok := secrets.Use(name)
 		if !ok {
-			return nil, fmt.Errorf("there is no secret %s", name)
+			return nil, fmt.Errorf("there is no secret %s that this sandbox may use", name)
 		}
 		values[name] = value
 		t.Injected = append(t.Injected, Echo{name, value})

@@ -251,6 +251,21 @@ async def test_a_sandbox_that_cannot_sleep_yet_reaches_nothing_meanwhile(harness
 
 
 @with_harness
+async def test_a_sandbox_that_crashed_is_not_recovered_once_its_delegation_has_ended(
+    harness: Harness,
+) -> None:
+    one = await made(harness, delegation={"expires_in_s": 50}, lifecycle={"auto_recover": True})
+    sandbox = harness.system.inventory.sandbox(one["sandbox_id"])
+    harness.system.recoveries.close()  # the test looks
+    harness.machine_of(one["sandbox_id"]).crash()
+    await harness.until(lambda: sandbox.row.state == "crashed")
+    harness.now_s += 60
+    harness.system.recoveries.look()
+    assert not harness.system.recoveries.waiting
+    assert (sandbox.row.state, sandbox.row.recovered) == ("crashed", None)
+
+
+@with_harness
 async def test_a_sleeper_whose_delegation_has_ended_wakes_by_nothing(harness: Harness) -> None:
     job = {"name": "job", "command": "true", "schedule": "* * * * *"}
     one = await made(harness, delegation={"expires_in_s": 50}, services=[job])

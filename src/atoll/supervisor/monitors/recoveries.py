@@ -76,7 +76,12 @@ class Recoveries:
         if self.is_drained():
             self._crashes.clear()
             return
-        waiting = {one.sandbox_id: one for one in self.inventory.sandboxes() if waits_for_recovery(one)}
+        now_s = self.inventory.now_s()
+        waiting = {
+            one.sandbox_id: one
+            for one in self.inventory.sandboxes()
+            if waits_for_recovery(one) and not one.row.has_ended(now_s)
+        }
         for gone in self._crashes.keys() - waiting.keys():
             del self._crashes[gone]
         for sandbox_id, sandbox in waiting.items():
