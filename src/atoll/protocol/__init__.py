@@ -87,6 +87,7 @@ from atoll.protocol.templates import (
     TagsRequest,
     TemplateRequest,
 )
+from atoll.protocol.traces import TRACE_HEADERS, span_attributes, span_name
 
 __all__ = [
     "AGENT_PORT",
@@ -96,6 +97,7 @@ __all__ = [
     "PROTOCOL_VERSION",
     "REQUEST_HEADER",
     "SERVER_RECORDS",
+    "TRACE_HEADERS",
     "TUNNEL_END",
     "TUNNEL_PROTOCOL",
     "AttributesRequest",
@@ -173,4 +175,6 @@ __all__ = [
     "told_caller",
     "record_name",
     "shortage_of",
+    "span_attributes",
+    "span_name",
 ]

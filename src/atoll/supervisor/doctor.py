@@ -21,6 +21,7 @@ from atoll.host import (
 )
 from atoll.images import Images, ready_base
 from atoll.protocol import DoctorReport, Finding
+from atoll.supervisor import tracing
 from atoll.supervisor.lifecycle.ask_pushes import MISSING, MISSING_HINT, is_installed
 from atoll.supervisor.machines.default_limits import KEEP_FREE_PERCENT, default_limits, disk_left
 from atoll.supervisor.machines.enforcement import Means, holding
@@ -63,6 +64,7 @@ def examine(home: Home) -> DoctorReport:
             database_finding(home),
             drain_finding(home),
             *ask_findings(settings),
+            *trace_findings(settings),
             space_finding(disk_usage(home.path), settings.disk_low_percent),
         ]
     )
@@ -110,6 +112,15 @@ def ask_findings(settings: Settings) -> list[Finding]:
     told = {"a webhook": settings.ask_webhook, "pushes": settings.ask_notify}
     channels = [name for name, value in told.items() if value]
     return [Finding(name="asks", level="ok", message=f"told by {' and '.join(channels)}")] if channels else []
+
+
+def trace_findings(settings: Settings) -> list[Finding]:
+    """Whether spans can be sent, if a collector is set."""
+    if not settings.otel_endpoint:
+        return []
+    if not tracing.is_installed():
+        return [Finding(name="traces", level="warning", message=tracing.MISSING, remedy=tracing.MISSING_HINT)]
+    return [Finding(name="traces", level="ok", message=f"sent to {settings.otel_endpoint}")]
 
 
 def memory_finding(memory: HostMemory) -> Finding:

@@ -53,6 +53,7 @@ from atoll.supervisor.stopping import Stopping
 from atoll.supervisor.storage.binaries import Programs, engines_by_version
 from atoll.supervisor.storage.trust import host_bundle
 from atoll.supervisor.system import System
+from atoll.supervisor.tracing import tracing_to
 
 _HOLDER_LOOK_S = 1.0
 # Users of their own for the relay and the edge, which then can neither signal nor read the home's processes
@@ -75,7 +76,8 @@ async def serve(home: Home, settings: Settings, disks: DiskKind, *, complete: bo
         loop.add_signal_handler(number, stopping.ask)
     rooms = _real_rooms(home, settings, disks, complete)
     system = System(home, settings, rooms)
-    api = ApiServer(home.api_socket, make_api(system, stopping))
+    app, tracing = make_api(system, stopping), tracing_to(settings.otel_endpoint)
+    api = ApiServer(home.api_socket, tracing.around(app) if tracing else app)
     await system.start()
     api.start()
     _log.info("supervisor %s serves %s, disks: %s", os.getpid(), home.path, disks)
@@ -90,6 +92,8 @@ async def serve(home: Home, settings: Settings, disks: DiskKind, *, complete: bo
         system.holds.close()
         system.asks.close()
         await api.aclose()
+        if tracing is not None:
+            await asyncio.to_thread(tracing.close)
         if stopping.asleep:
             await system.fall_asleep()
         await system.aclose()

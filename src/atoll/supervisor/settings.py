@@ -67,6 +67,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             ``off`` in a file of the home.
         ask_webhook: ``ATOLL_ASK_WEBHOOK``: the address that asks are posted to, or nothing.
         ask_notify: ``ATOLL_ASK_NOTIFY``: where asks are pushed to, as apprise takes it, separated by spaces.
+        otel_endpoint: ``ATOLL_OTEL_ENDPOINT``: where spans of requests are sent to, or nothing.
         log_level: ``ATOLL_LOG``: ``debug``, ``info``, ``warning`` or ``error``.
     """
 
@@ -92,6 +93,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     secrets_keyring: str = "off"
     ask_webhook: str = ""
     ask_notify: str = ""
+    otel_endpoint: str = ""
     log_level: str = "info"
 
     def mirrors(self) -> dict[str, list[str]]:
@@ -150,6 +152,7 @@ _VARIABLES: dict[str, tuple[str, type]] = {
     "ATOLL_SECRETS_KEYRING": ("secrets_keyring", str),
     "ATOLL_ASK_WEBHOOK": ("ask_webhook", str),
     "ATOLL_ASK_NOTIFY": ("ask_notify", str),
+    "ATOLL_OTEL_ENDPOINT": ("otel_endpoint", str),
     "ATOLL_LOG": ("log_level", str),
 }
 

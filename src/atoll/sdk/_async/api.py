@@ -22,6 +22,7 @@ from atoll.sdk._deadline import Deadline, check_timeout
 from atoll.sdk._io_async import Stream, call, shielded
 from atoll.sdk._notices import tell_recovery
 from atoll.sdk._server import Server
+from atoll.sdk._tracing import calling
 from atoll.types import Progress
 from atoll.types.internal import as_json, check_text, from_json
 
@@ -287,12 +288,14 @@ class AsyncApi:
         if method != "GET":
             headers = (*headers, caller_header(caller()))
         content = b"" if body is None else as_json(body)
-        answer = await self._pool.ask(
-            self.place.request(method, path, headers, content),
-            deadline,
-            repeatable=method == "GET" if repeatable is None else repeatable,
-        )
-        return await _checked(answer)
+        with calling(method, path) as span:
+            answer = await self._pool.ask(
+                self.place.request(method, path, (*headers, *span.headers), content),
+                deadline,
+                repeatable=method == "GET" if repeatable is None else repeatable,
+            )
+            span.answered(answer.status)
+            return await _checked(answer)
 
     async def _connect(self, _: float | None) -> Stream:
         return await self.place.connect(self._within_s)

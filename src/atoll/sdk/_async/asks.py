@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from urllib.parse import quote, urlencode
 
 from atoll.errors import AskNotFoundError, AtollError, InvalidSpecError, SupervisorError
+from atoll.sdk._async import http
 from atoll.sdk._async.api import AsyncApi
-from atoll.sdk._async.http import AsyncAnswer
 from atoll.sdk._io_async import Background, call, sleep
 from atoll.types import Answer, Ask, AskPage
 from atoll.types.internal import check_number, check_text, from_json
@@ -109,7 +109,7 @@ class AsyncFollowing:
     def __init__(self, api: AsyncApi, sandbox: str | None) -> None:
         self._api = api
         self._path = f"/v1/asks/follow{_query(sandbox)}"
-        self._stream: AsyncAnswer | None = None
+        self._stream: http.AsyncAnswer | None = None
         self._rest = b""
         self._first: AskPage | None = None
         self._ended = False

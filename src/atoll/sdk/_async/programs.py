@@ -36,6 +36,7 @@ from atoll.sdk._bytes import MIB, as_bytes, check_upload, sliced
 from atoll.sdk._deadline import Deadline, check_timeout
 from atoll.sdk._io_async import Background, call, shielded
 from atoll.sdk._output import STREAM_OF, Decoder, Tail
+from atoll.sdk._tracing import running
 from atoll.types import ExecResult, GuestPath, Output, TerminalSize
 from atoll.types.internal import check_kind, check_number, check_text, check_texts, path_text
 
@@ -240,6 +241,13 @@ async def execute(
     agent: AsyncAgent, program: Program, collector: Collector, *, stdin: Stdin | None, timeout_s: float | None
 ) -> ExecResult:
     """Run a program to its end. An interrupted or cancelled caller, or one whose callback fails, kills it."""
+    with running(agent.sandbox_id, program) as traced:
+        return await _run(agent, traced, collector, stdin, timeout_s)
+
+
+async def _run(
+    agent: AsyncAgent, program: Program, collector: Collector, stdin: Stdin | None, timeout_s: float | None
+) -> ExecResult:
     deadline = Deadline(None if timeout_s is None else timeout_s + GRACE_S, silence_s=SILENCE_S)
     if stdin is not None:
         check_upload(stdin)

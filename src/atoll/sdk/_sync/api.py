@@ -23,6 +23,7 @@ from atoll.sdk._deadline import Deadline, check_timeout
 from atoll.sdk._io_sync import Stream, call, shielded
 from atoll.sdk._notices import tell_recovery
 from atoll.sdk._server import Server
+from atoll.sdk._tracing import calling
 from atoll.types import Progress
 from atoll.types.internal import as_json, check_text, from_json
 
@@ -288,12 +289,14 @@ class Api:
         if method != "GET":
             headers = (*headers, caller_header(caller()))
         content = b"" if body is None else as_json(body)
-        answer = self._pool.ask(
-            self.place.request(method, path, headers, content),
-            deadline,
-            repeatable=method == "GET" if repeatable is None else repeatable,
-        )
-        return _checked(answer)
+        with calling(method, path) as span:
+            answer = self._pool.ask(
+                self.place.request(method, path, (*headers, *span.headers), content),
+                deadline,
+                repeatable=method == "GET" if repeatable is None else repeatable,
+            )
+            span.answered(answer.status)
+            return _checked(answer)
 
     def _connect(self, _: float | None) -> Stream:
         return self.place.connect(self._within_s)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from urllib.parse import quote, urlencode
 
 from atoll.errors import AskNotFoundError, AtollError, InvalidSpecError, SupervisorError
+from atoll.sdk._sync import http
 from atoll.sdk._sync.api import Api
-from atoll.sdk._sync.http import Answer
 from atoll.sdk._io_sync import Background, call, sleep
 from atoll.types import Answer, Ask, AskPage
 from atoll.types.internal import check_number, check_text, from_json
@@ -110,7 +110,7 @@ class Following:
     def __init__(self, api: Api, sandbox: str | None) -> None:
         self._api = api
         self._path = f"/v1/asks/follow{_query(sandbox)}"
-        self._stream: Answer | None = None
+        self._stream: http.Answer | None = None
         self._rest = b""
         self._first: AskPage | None = None
         self._ended = False

@@ -37,6 +37,7 @@ from atoll.sdk._bytes import MIB, as_bytes, check_upload, sliced
 from atoll.sdk._deadline import Deadline, check_timeout
 from atoll.sdk._io_sync import Background, call, shielded
 from atoll.sdk._output import STREAM_OF, Decoder, Tail
+from atoll.sdk._tracing import running
 from atoll.types import ExecResult, GuestPath, Output, TerminalSize
 from atoll.types.internal import check_kind, check_number, check_text, check_texts, path_text
 
@@ -241,6 +242,13 @@ def execute(
     agent: Agent, program: Program, collector: Collector, *, stdin: Stdin | None, timeout_s: float | None
 ) -> ExecResult:
     """Run a program to its end. An interrupted or cancelled caller, or one whose callback fails, kills it."""
+    with running(agent.sandbox_id, program) as traced:
+        return _run(agent, traced, collector, stdin, timeout_s)
+
+
+def _run(
+    agent: Agent, program: Program, collector: Collector, stdin: Stdin | None, timeout_s: float | None
+) -> ExecResult:
     deadline = Deadline(None if timeout_s is None else timeout_s + GRACE_S, silence_s=SILENCE_S)
     if stdin is not None:
         check_upload(stdin)

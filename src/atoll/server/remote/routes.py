@@ -21,6 +21,7 @@ from atoll.host import Home
 from atoll.protocol import (
     PROTOCOL_VERSION,
     REQUEST_HEADER,
+    TRACE_HEADERS,
     LinkRequest,
     RemoteHello,
     caller_header,
@@ -149,6 +150,7 @@ def _headers(request: Request, asked: Asked) -> tuple[tuple[str, str], ...]:
         headers.append(("accept", request.headers["accept"]))
     if REQUEST_HEADER in request.headers:
         headers.append((REQUEST_HEADER, asked.token(request.headers[REQUEST_HEADER])))
+    headers += [(name, request.headers[name]) for name in TRACE_HEADERS if name in request.headers]
     headers.append(caller_header(caller_name(note())))
     return tuple(headers)
 
