@@ -21,7 +21,9 @@ _SETTLE_S = 30.0
 _log = logging.getLogger("atoll")
 
 _Asks = list[Ask]
-Decide = Callable[[Ask], bool | Answer | None] | Callable[[Ask], [bool | Answer | None]]
+# A name of one word, which the sync SDK's generator unwraps.
+_Verdict = bool | Answer | None
+Decide = Callable[[Ask], _Verdict] | Callable[[Ask], _Verdict]
 """Answers an ask: True approves it once, False denies it, and None leaves it to others."""
 
 
