@@ -29,6 +29,6 @@ class Pace:
         self._as_of_s = now_s
         return max(0.0, (1 - self._left) / self._per_s)
 
-    def take(self) -> None:
-        """Count one time."""
-        self._left -= 1
+    def take(self, times: float = 1) -> None:
+        """Count one time, or more: what is more than allowed now has to be waited for."""
+        self._left -= times

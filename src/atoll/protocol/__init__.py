@@ -87,6 +87,7 @@ from atoll.protocol.templates import (
     TagsRequest,
     TemplateRequest,
 )
+from atoll.protocol.told import TOLD_CHARACTERS, TOLD_LINES_MOST, ToldAct, ToldLine, ToldRequest
 from atoll.protocol.traces import TRACE_HEADERS, span_attributes, span_name
 
 __all__ = [
@@ -98,6 +99,8 @@ __all__ = [
     "REQUEST_HEADER",
     "SERVER_RECORDS",
     "TRACE_HEADERS",
+    "TOLD_CHARACTERS",
+    "TOLD_LINES_MOST",
     "TUNNEL_END",
     "TUNNEL_PROTOCOL",
     "AttributesRequest",
@@ -151,6 +154,9 @@ __all__ = [
     "TeamRequest",
     "TemplateRequest",
     "LeaseRequest",
+    "ToldAct",
+    "ToldLine",
+    "ToldRequest",
     "UnplugRequest",
     "UnpluggedAll",
     "VerifyRequest",

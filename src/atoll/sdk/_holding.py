@@ -49,7 +49,7 @@ class Holding:
                 self._held.abort()
 
     def _run(self) -> None:
-        api, pause_s = _api_of(self._where), _FIRST_PAUSE_S
+        api, pause_s = api_of(self._where), _FIRST_PAUSE_S
         with contextlib.closing(api):
             while not self._over.is_set():
                 try:
@@ -77,10 +77,11 @@ class Holding:
                     self._held = None
 
 
-def _api_of(where: Home | Server) -> Api:
+def api_of(where: Home | Server, kept: int = 0) -> Api:
+    """Return what calls a home or a server, and starts no supervisor, for a thread of any program."""
     # imported only now: async programs need these modules for nothing else
     from atoll.host import Home
     from atoll.sdk._sync.api import Api
     from atoll.sdk._sync.places import Here, There
 
-    return Api(Here(where, may_start=False) if isinstance(where, Home) else There(where), kept=0)
+    return Api(Here(where, may_start=False) if isinstance(where, Home) else There(where), kept=kept)

@@ -3,6 +3,7 @@
 from atoll.secrets.authority import Authority, home_authority
 from atoll.secrets.key_file import KeyFile
 from atoll.secrets.keyring import Keyring
+from atoll.secrets.masking import Mask
 from atoll.secrets.sealing import Belonging, KeySource, Vault, open_vault
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "KeyFile",
     "KeySource",
     "Keyring",
+    "Mask",
     "Vault",
     "home_authority",
     "open_vault",

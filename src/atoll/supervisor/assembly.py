@@ -77,6 +77,7 @@ from atoll.supervisor.storage.layer_gc import LayerGC
 from atoll.supervisor.storage.template_rows import TemplateRows, names_for
 from atoll.supervisor.storage.trash import Trash
 from atoll.supervisor.storage.volumes import Volumes
+from atoll.supervisor.tenants.client_lines import ClientLines
 from atoll.supervisor.tenants.delegations import Delegations
 from atoll.supervisor.tenants.disk_sizes import DiskSizes
 from atoll.supervisor.tenants.disk_usage import TeamDiskUsage
@@ -276,6 +277,9 @@ class Tenants:
         self.keys = Keys(state.database, home.keys, self.teams, unix_s, self.delegations.forget)
         source = Keyring(home.path) if settings.secrets_keyring == "on" else KeyFile(home.secrets_key)
         self.secrets = Secrets(state.database, home.secrets, source, unix_s)
+        self.client_lines = ClientLines(
+            state.acts, self.secrets, state.clock.boot_s, wanted=settings.audit_clients == "on"
+        )
         self.proxy_passwords = ProxyPasswords(self.secrets.vault)
         self.image_release = ImageRelease(storage.images, machines.pool)
         self.disk_sizes = DiskSizes(state.inventory, storage.volumes, state.paths, rooms.layers)

@@ -172,7 +172,12 @@ def _stored_routes(system: System) -> list[Route]:
 
 def _tenant_routes(system: System) -> list[Route]:
     return [
-        *audit_routes(audit=system.acts.log, tasks=system.tasks),
+        *audit_routes(
+            audit=system.acts.log,
+            inventory=system.inventory,
+            lines=system.client_lines,
+            tasks=system.tasks,
+        ),
         *team_routes(
             teams=system.teams,
             quotas=system.quotas,

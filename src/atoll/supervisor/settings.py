@@ -48,6 +48,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         insecure_registries: ``ATOLL_INSECURE_REGISTRIES``: hosts, with ports, that plain http may be used
             for.
         audit_gib: ``ATOLL_AUDIT_GIB``: the GiB of the audit log beyond which its oldest file is removed.
+        audit_clients: ``ATOLL_AUDIT_CLIENTS``: ``on`` notes the programs and files that clients tell of in the
+            audit log, ``off`` notes none.
         image_gib: ``ATOLL_IMAGE_GIB``: the most GiB that an image from a registry may have, unpacked.
         checksum_mib_s: ``ATOLL_CHECKSUM_MIB_S``: the most MiB to read in a second for checksums of frozen layers;
             0 computes none.
@@ -81,6 +83,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     registry_mirrors: str = ""
     insecure_registries: str = ""
     audit_gib: float = 4
+    audit_clients: str = "on"
     image_gib: float = 64
     checksum_mib_s: float = 128
     disk_low_percent: float = 3
@@ -140,6 +143,7 @@ _VARIABLES: dict[str, tuple[str, type]] = {
     "ATOLL_REGISTRY_MIRRORS": ("registry_mirrors", str),
     "ATOLL_INSECURE_REGISTRIES": ("insecure_registries", str),
     "ATOLL_AUDIT_GIB": ("audit_gib", float),
+    "ATOLL_AUDIT_CLIENTS": ("audit_clients", str),
     "ATOLL_IMAGE_GIB": ("image_gib", float),
     "ATOLL_CHECKSUM_MIB_S": ("checksum_mib_s", float),
     "ATOLL_DISK_LOW_PERCENT": ("disk_low_percent", float),
@@ -201,10 +205,9 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         raise InvalidSpecError(f"ATOLL_DISK is {settings.disk!r}", hint="give auto or engine")
     if settings.cpu_latency not in ("auto", "off"):
         raise InvalidSpecError(f"ATOLL_CPU_LATENCY is {settings.cpu_latency!r}", hint="give auto or off")
-    if settings.secrets_keyring not in ("on", "off"):
-        raise InvalidSpecError(
-            f"ATOLL_SECRETS_KEYRING is {settings.secrets_keyring!r}", hint="give on or off"
-        )
+    for name in ("secrets_keyring", "audit_clients"):
+        if getattr(settings, name) not in ("on", "off"):
+            raise InvalidSpecError(f"{_variable(name)} is {getattr(settings, name)!r}", hint="give on or off")
     _check_webhook(settings.ask_webhook)
     if settings.log_level not in _LOG_LEVELS:
         hint = f"give {', '.join(_LOG_LEVELS[:-1])} or {_LOG_LEVELS[-1]}"

@@ -100,7 +100,7 @@ class System:
         self.prestarted, self.agents = machines.prestarted, machines.agents
         self.teams, self.keys, self.quotas = tenants.teams, tenants.keys, tenants.quotas
         self.volume_quotas, self.secrets = tenants.volume_quotas, tenants.secrets
-        self.delegations = tenants.delegations
+        self.delegations, self.client_lines = tenants.delegations, tenants.client_lines
         self.history, self.egress, self.decisions = steps.history, steps.egress, state.decisions
         self.registries, self.home_hooks = rooms.registries, steps.home_hooks
         self.kills = make_kills(state, storage, machines, steps)

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-AuditSource = Literal["supervisor", "relay", "edge", "client"]
+AuditSource = Literal["supervisor", "client"]
 AuditFaultKind = Literal["changed", "missing", "misplaced", "cut", "no head", "unreadable"]
 
 
@@ -17,7 +17,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=T
         sequence: Its number in the home: 1 is the first one, and none is left out.
         at: When it was noted, in Unix seconds.
         act: A noun and a verb, such as ``sandbox.suspended`` or ``secrets.create``.
-        source: The part of atoll that noted it.
+        source: ``client`` is only what a client says that it did; atoll itself noted all else.
         sandbox_id: The sandbox that it concerns, if any.
         team: The team of that sandbox, or the team that is named; None means no team.
         caller: The client that asked for it, as that client or the server says; None means atoll itself.

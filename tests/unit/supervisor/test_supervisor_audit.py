@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -165,3 +167,95 @@ async def test_decisions_that_are_told_after_a_kill_leave_nothing_behind(harness
     assert [entry["details"]["host"] for entry in await entries(harness, "act=egress.deny")] == ["late"]
     assert not harness.system.acts._paces
     assert not harness.system.acts._more
+
+
+VALUE = "s3cr3t-value/of=mail"
+
+
+async def tell(harness: Harness, ref: str, *lines: dict[str, Any], dropped: int = 0) -> int:
+    body = {"lines": [{"at": 5.0, **line} for line in lines], "dropped": dropped}
+    return (await harness.ask("POST", f"/v1/sandboxes/{ref}/told", body, CALLER)).status
+
+
+@with_harness
+async def test_what_a_client_tells_is_noted_as_a_claim_without_secrets(harness: Harness) -> None:
+    ref = (await harness.create())["sandbox_id"]
+    assert (await harness.ask("POST", "/v1/secrets", {"name": "mail", "value": VALUE})).status == 200
+    coded = base64.b64encode(f"ada:{VALUE}".encode()).decode()
+    lines: list[dict[str, Any]] = [
+        {"act": "command.started", "argv": ["curl", "-u", f"ada:{VALUE}", quote(VALUE, safe=""), "a b"]},
+        {"act": "command.started", "line": f"echo {coded} | base64 -d", "user": "root"},
+        {"act": "file.written", "path": f"/tmp/{VALUE}", "bytes": 7, "sha256": "0" * 64},
+        {"act": "code.run", "line": "git clone https://ada:hunter2@example.org/x"},
+    ]
+    assert await tell(harness, ref, *lines) == 204
+    found = await entries(harness, f"sandbox={ref}&act=command")
+    assert [(entry["source"], entry["caller"]) for entry in found] == [("client", CALLER["atoll-caller"])] * 2
+    assert found[0]["details"] == {
+        "argv": "curl -u 'ada:[secret mail]' '[secret mail]' 'a b'",
+        "at": 5.0,
+    }
+    assert "[secret mail]" in found[1]["details"]["line"]
+    assert found[1]["details"]["user"] == "root"
+    (written,) = await entries(harness, "act=file")
+    assert written["details"] == {
+        "path": "/tmp/[secret mail]", "bytes": 7, "sha256": "0" * 64, "at": 5.0
+    }  # fmt: skip
+    await harness.ask("POST", "/v1/secrets/mail", {"value": "another-value"})
+    await tell(harness, ref, {"act": "command.started", "line": "echo another-value"})
+    log = b"".join(path.read_bytes() for path in harness.home.audit.iterdir())
+    for value in (VALUE, quote(VALUE, safe=""), coded, "another-value", "hunter2"):
+        assert value.encode() not in log
+    assert (await harness.ask("GET", "/v1/audit/verify")).json["faults"] == []
+
+
+@with_harness
+async def test_the_secrets_of_other_teams_are_not_looked_for(harness: Harness) -> None:
+    """What is masked says that somebody has such a secret."""
+    ref = (await harness.create())["sandbox_id"]
+    await harness.ask("POST", "/v1/teams", {"name": "reef"})
+    await harness.ask("POST", "/v1/secrets", {"name": "mail", "value": VALUE, "team": "reef"})
+    await tell(harness, ref, {"act": "command.started", "line": f"echo {VALUE}"})
+    (found,) = await entries(harness, "act=command")
+    assert found["details"]["line"] == f"echo {VALUE}"
+
+
+@with_harness
+async def test_without_the_key_of_the_secrets_the_texts_are_withheld(harness: Harness) -> None:
+    ref = (await harness.create())["sandbox_id"]
+    await harness.ask("POST", "/v1/secrets", {"name": "mail", "value": VALUE})
+    harness.system.secrets._vault = None
+    harness.home.secrets_key.unlink()
+    await tell(harness, ref, {"act": "command.started", "argv": ["echo", VALUE]})
+    (found,) = await entries(harness, "act=command")
+    assert "withheld" in found["details"]["argv"]
+    assert VALUE not in str(found)
+
+
+@with_harness
+async def test_a_client_that_tells_without_an_end_does_not_fill_the_log(harness: Harness) -> None:
+    ref = (await harness.create())["sandbox_id"]
+    long = {"act": "command.started", "line": "x" * 16_000}
+    for _ in range(10):
+        assert await tell(harness, ref, *[long] * 200) == 204
+    size = sum(path.stat().st_size for path in harness.home.audit.glob("*.jsonl"))
+    assert size < 3 << 20
+    noted = len(await entries(harness, "act=command&limit=10000"))
+    assert 300 < noted < 1000
+    assert await tell(harness, ref, *[long] * 201) == 400
+    harness.boot_s += 100
+    await tell(harness, ref, dropped=7)
+    (more,) = await entries(harness, "act=client.more")
+    assert more["details"] == {"count": 2000 - noted + 7}
+    assert (await harness.ask("POST", "/v1/sandboxes/nobody/told", {"lines": []})).status == 404
+
+
+@with_harness
+async def test_odd_numbers_of_a_client_do_no_harm(harness: Harness) -> None:
+    ref = (await harness.create())["sandbox_id"]
+    odd = {"act": "file.read", "path": "x\x1b[2J\ud800", "bytes": -1, "sha256": "../../etc", "at": 1e300}
+    assert await tell(harness, ref, odd, dropped=-5) in (204, 400)
+    assert await tell(harness, ref, {**odd, "path": "x\x1b[2J"}, dropped=-5) == 204
+    (found,) = await entries(harness, "act=file")
+    assert found["details"] == {"path": "x\x1b[2J"}
+    assert await tell(harness, ref, {"act": "sandbox.killed"}) == 400

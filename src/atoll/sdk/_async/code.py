@@ -33,6 +33,7 @@ from atoll.sdk._async.http import AsyncAnswer
 from atoll.sdk._deadline import Deadline, check_timeout
 from atoll.sdk._foreign import Part
 from atoll.sdk._io_async import call
+from atoll.sdk._telling import code_line
 from atoll.types import CodeContext, CodeOutput, CodeResult, CodeVariable, ExecResult, GuestPath
 from atoll.types.internal import check_text, copied, path_text
 
@@ -113,6 +114,7 @@ class AsyncCode(Part):
         callbacks = {"stdout": on_stdout, "stderr": on_stderr, "result": on_output}
         try:
             answer = await self._ask(request, Deadline(bound_s, silence_s=SILENCE_S))
+            self._agent.tell(code_line(code))
             async for piece in bytes_of(answer):
                 for kind, value in reader.feed(piece):
                     callback = callbacks[kind]

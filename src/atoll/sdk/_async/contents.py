@@ -11,7 +11,9 @@ from atoll.sdk._async.http import Upload
 from atoll.sdk._bytes import CHUNK_BYTES, GIB, MIB, as_bytes, check_upload, sliced
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._edits import edited
+from atoll.sdk._io_async import pieces
 from atoll.sdk._pack import packed_files
+from atoll.sdk._telling import Digest, file_line
 from atoll.types import FileInfo, GuestPath
 from atoll.types.internal import check_kind, check_number, path_text
 
@@ -46,7 +48,7 @@ class AsyncContents:
         """
         check_number("max_bytes", max_bytes, least=0, hint="give the most bytes to read")
         read = bytearray()
-        async for piece in self.read_stream(path, user=user):
+        async for piece in self._pieces(path, user):
             if len(read) + len(piece) > max_bytes:
                 raise FileError(
                     f"{path} has more than {max_bytes} bytes",
@@ -54,7 +56,9 @@ class AsyncContents:
                     sandbox_id=self._agent.sandbox_id,
                 )
             read += piece
-        return bytes(read)
+        content = bytes(read)
+        self._agent.tell(file_line(path_text(path), len(content), user, written=False), content)
+        return content
 
     async def read_stream(self, path: GuestPath, *, user: str | None = None) -> AsyncIterator[bytes]:
         """Iterate over a file's bytes in pieces of at most 64 KiB, in constant memory.
@@ -62,6 +66,18 @@ class AsyncContents:
         Raises:
             FileMissingError: There is no such file. The first step of the iteration raises this.
         """
+        with Digest() as digest:
+            try:
+                async for piece in self._pieces(path, user):
+                    digest.add(piece)
+                    yield piece
+                digest.complete = True
+            finally:
+                if digest.size or digest.complete:
+                    line = file_line(path_text(path), digest.size, user, written=False)
+                    self._agent.tell(line, digest.hashed)
+
+    async def _pieces(self, path: GuestPath, user: str | None) -> AsyncIterator[bytes]:
         answer = await self._agent.open(get_file(path, user), Deadline(None, silence_s=SILENCE_S))
         async for piece in bytes_of(answer):
             yield piece
@@ -87,15 +103,22 @@ class AsyncContents:
         if not isinstance(data, (str, bytes, bytearray, memoryview)):
             check_upload(data)
             request = put_file(path, user, mode=mode, body=None)
-            return file_from(await self._agent.call(request, body=data, timeout_s=None))
+            with Digest() as digest:
+                info = file_from(await self._agent.call(request, body=_hashed(data, digest), timeout_s=None))
+                digest.complete = True
+            self._agent.tell(file_line(path_text(path), digest.size, user, written=True), digest.hashed)
+            return info
         content = as_bytes(data)
         if len(content) <= CHUNK_BYTES:
             # sent in one packet with the request's head, which wakes the agent only once
             request = put_file(path, user, mode=mode, body=content)
-            return file_from(await self._agent.call(request, timeout_s=None))
-        request = put_file(path, user, mode=mode, body=None)
-        body, length = sliced(content), len(content)
-        return file_from(await self._agent.call(request, body=body, length=length, timeout_s=None))
+            info = file_from(await self._agent.call(request, timeout_s=None))
+        else:
+            request = put_file(path, user, mode=mode, body=None)
+            body, length = sliced(content), len(content)
+            info = file_from(await self._agent.call(request, body=body, length=length, timeout_s=None))
+        self._agent.tell(file_line(path_text(path), len(content), user, written=True), content)
+        return info
 
     async def edit(
         self, path: GuestPath, old: str, new: str, *, user: str | None = None, max_bytes: int = 64 * MIB
@@ -125,7 +148,9 @@ class AsyncContents:
             raise
         request = put_file(path, user, mode=None, body=None, whole=True)
         body, length = sliced(changed), len(changed)
-        return file_from(await self._agent.call(request, body=body, length=length, timeout_s=None))
+        info = file_from(await self._agent.call(request, body=body, length=length, timeout_s=None))
+        self._agent.tell(file_line(path_text(path), length, user, written=True), changed)
+        return info
 
     async def write_many(
         self, files: Mapping[GuestPath, bytes | str], *, mode: int | None = None, user: str | None = None
@@ -154,4 +179,13 @@ class AsyncContents:
             return []
         given = [(path_text(path), as_bytes(data)) for path, data in files.items()]
         answer = await self._agent.call(put_files(user), body=packed_files(given, mode or 0), timeout_s=None)
+        for path, data in given:
+            self._agent.tell(file_line(path, len(data), user, written=True), data)
         return files_from(answer)
+
+
+async def _hashed(data: Upload, digest: Digest) -> AsyncIterator[bytes]:
+    """Iterate over what is sent, and hash it."""
+    async for piece in pieces(data):
+        digest.add(piece)
+        yield piece

@@ -30,6 +30,7 @@ from atoll.sdk._async.programs import (
 from atoll.sdk._bytes import as_bytes, check_upload, sliced
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._output import STREAM_OF, Decoder
+from atoll.sdk._telling import program_line
 from atoll.types import ExecResult, Output
 from atoll.types.internal import check_number
 
@@ -226,6 +227,7 @@ async def started(agent: AsyncAgent, program: Program, *, stream: bool) -> Async
     except BaseException:
         frames.close()
         raise
+    agent.tell(program_line(program))
     if stream:
         return AsyncProcess(agent, pid, frames, program=program)
     frames.close()

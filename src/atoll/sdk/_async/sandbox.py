@@ -368,6 +368,7 @@ class AsyncSandbox(AsyncOpening):
             SandboxNotFoundError: The sandbox was killed before.
         """
         try:
+            await self._agent.tell_rest()
             await self._api.delete(self._path)
         finally:
             self.close()

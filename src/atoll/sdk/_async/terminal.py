@@ -20,6 +20,7 @@ from atoll.sdk._async.agent import SILENCE_S, AsyncAgent, AsyncFrames
 from atoll.sdk._async.programs import check_end, kill_quietly
 from atoll.sdk._bytes import as_bytes
 from atoll.sdk._deadline import Deadline
+from atoll.sdk._telling import program_line
 from atoll.types import ExecResult, TerminalSize
 from atoll.types.internal import check_kind, check_number
 
@@ -145,7 +146,9 @@ async def opened(agent: AsyncAgent, program: Program) -> AsyncTerminal:
     """Start a program on a terminal."""
     frames = AsyncFrames(await agent.open(start_process(program), Deadline(None, silence_s=SILENCE_S)))
     try:
-        return AsyncTerminal(agent, started_from((await frames.next()).payload), frames)
+        terminal = AsyncTerminal(agent, started_from((await frames.next()).payload), frames)
+        agent.tell(program_line(program))
+        return terminal
     except BaseException:
         frames.close()
         raise

@@ -19,14 +19,15 @@ from atoll.errors import (
     UnresponsiveError,
 )
 from atoll.guest import Frame, FrameReader, GuestRequest, error_from
-from atoll.protocol import AGENT_PORT
+from atoll.protocol import AGENT_PORT, ToldLine
 from atoll.remedies import UNRESPONSIVE_HINT
 from atoll.sdk._sync.api import Api, ref
 from atoll.sdk._sync.http import Answer, Pool, Upload
 from atoll.sdk._bytes import MIB
 from atoll.sdk._deadline import Deadline
-from atoll.sdk._io_sync import Stream, sleep, user_socket
+from atoll.sdk._io_sync import Stream, in_thread, sleep, user_socket
 from atoll.sdk._space import space_hint
+from atoll.sdk._telling import Hashed, Teller
 from atoll.types import SandboxInfo
 
 # a server in a sandbox keeps idle connections for longer: one that closes them first may reset a request
@@ -162,6 +163,19 @@ class Agent:
                 sandbox_id=info.sandbox_id,
             )
         return None
+
+    def tell(self, line: ToldLine, content: bytes | Hashed | None = None) -> None:
+        """Tell the audit log what was done in the sandbox, later, in a thread.
+
+        Args:
+            line: What was done.
+            content: What was copied, or what returns its hash.
+        """
+        Teller.of_process().add(self.api.place.where, self.sandbox_id, line, content)
+
+    def tell_rest(self) -> None:
+        """Tell what is left of it, because the sandbox ends now."""
+        in_thread(Teller.wait_for, self.sandbox_id)
 
     def close(self) -> None:
         """Close idle connections."""

@@ -31,6 +31,7 @@ from atoll.sdk._sync.programs import (
 from atoll.sdk._bytes import as_bytes, check_upload, sliced
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._output import STREAM_OF, Decoder
+from atoll.sdk._telling import program_line
 from atoll.types import ExecResult, Output
 from atoll.types.internal import check_number
 
@@ -227,6 +228,7 @@ def started(agent: Agent, program: Program, *, stream: bool) -> Process:
     except BaseException:
         frames.close()
         raise
+    agent.tell(program_line(program))
     if stream:
         return Process(agent, pid, frames, program=program)
     frames.close()

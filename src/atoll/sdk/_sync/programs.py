@@ -38,6 +38,7 @@ from atoll.sdk._deadline import Deadline, check_timeout
 from atoll.sdk._io_sync import Background, call, shielded
 from atoll.sdk._output import STREAM_OF, Decoder, Tail
 from atoll.sdk._tracing import running
+from atoll.sdk._telling import program_line
 from atoll.types import ExecResult, GuestPath, Output, TerminalSize
 from atoll.types.internal import check_kind, check_number, check_text, check_texts, path_text
 
@@ -258,6 +259,7 @@ def _run(
         frames = Frames(agent.open(start_process(program, patience_ms=patience_ms), deadline))
         try:
             pid = started_from((frames.next()).payload)
+            agent.tell(program_line(program))
             if stdin is None:
                 end = _follow(frames, collector)
             else:

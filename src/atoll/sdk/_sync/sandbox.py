@@ -369,6 +369,7 @@ class Sandbox(Opening):
             SandboxNotFoundError: The sandbox was killed before.
         """
         try:
+            self._agent.tell_rest()
             self._api.delete(self._path)
         finally:
             self.close()

@@ -21,6 +21,7 @@ from atoll.sdk._sync.agent import SILENCE_S, Agent, Frames
 from atoll.sdk._sync.programs import check_end, kill_quietly
 from atoll.sdk._bytes import as_bytes
 from atoll.sdk._deadline import Deadline
+from atoll.sdk._telling import program_line
 from atoll.types import ExecResult, TerminalSize
 from atoll.types.internal import check_kind, check_number
 
@@ -146,7 +147,9 @@ def opened(agent: Agent, program: Program) -> Terminal:
     """Start a program on a terminal."""
     frames = Frames(agent.open(start_process(program), Deadline(None, silence_s=SILENCE_S)))
     try:
-        return Terminal(agent, started_from((frames.next()).payload), frames)
+        terminal = Terminal(agent, started_from((frames.next()).payload), frames)
+        agent.tell(program_line(program))
+        return terminal
     except BaseException:
         frames.close()
         raise

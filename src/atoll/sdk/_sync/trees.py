@@ -16,8 +16,10 @@ from atoll.sdk._bytes import CHUNK_BYTES
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._io_sync import call, in_thread
 from atoll.sdk._pack import packed, tree_bytes
+from atoll.sdk._telling import Digest, file_line
 from atoll.sdk._unpack import Limits, Unpacker, write_sparse
 from atoll.types import FileInfo, GuestPath
+from atoll.types.internal import path_text
 
 _Progress = Callable[[int, int | None], Any] | None
 
@@ -31,6 +33,7 @@ def upload(
         total = in_thread(tree_bytes, local)
         body = _tree_pieces(local, total, on_progress)
         agent.call(put_tree(path, user), body=body, timeout_s=None)
+        agent.tell(file_line(path_text(path), total, user, written=True))
         return
     if not stat.S_ISREG(status.st_mode):
         # opening a pipe waits for its other end, and a device may have no end
@@ -41,8 +44,11 @@ def upload(
     request = put_file(path, user, mode=stat.S_IMODE(status.st_mode), body=None)
     # files that the kernel makes up, as below /proc, report no size
     size = status.st_size or None
-    body = _file_pieces(local, size, on_progress)
-    agent.call(request, body=body, length=size, timeout_s=None)
+    with Digest() as digest:
+        body = _file_pieces(local, size, on_progress, digest)
+        agent.call(request, body=body, length=size, timeout_s=None)
+        digest.complete = True
+    agent.tell(file_line(path_text(path), digest.size, user, written=True), digest.hashed)
 
 
 def _tree_pieces(local: Path, total: int, on_progress: _Progress) -> Iterator[bytes]:
@@ -58,7 +64,9 @@ def _tree_pieces(local: Path, total: int, on_progress: _Progress) -> Iterator[by
         yield piece
 
 
-def _file_pieces(local: Path, size: int | None, on_progress: _Progress) -> Iterator[bytes]:
+def _file_pieces(
+    local: Path, size: int | None, on_progress: _Progress, digest: Digest
+) -> Iterator[bytes]:
     done = 0
     file = in_thread(local.open, "rb")
     try:
@@ -69,6 +77,7 @@ def _file_pieces(local: Path, size: int | None, on_progress: _Progress) -> Itera
                     return
                 raise FileError(f"{local} became shorter while atoll read it", hint="try again")
             done += len(piece)
+            digest.add(piece)
             yield piece
             if on_progress is not None:
                 call(on_progress, done, size)
@@ -90,7 +99,8 @@ def download(
     if info.kind == "directory":
         _download_tree(agent, path, local, limits, on_progress, user)
     else:
-        _download_file(agent, info, local, limits, on_progress, user)
+        digest = _download_file(agent, info, local, limits, on_progress, user)
+        agent.tell(file_line(path_text(path), digest.size, user, written=False), digest.hashed)
 
 
 def _download_tree(
@@ -108,13 +118,14 @@ def _download_tree(
             in_thread(unpacker.finish)
         finally:
             unpacker.close()
+            agent.tell(file_line(path_text(path), unpacker.done_bytes, user, written=False))
     finally:
         answer.close()
 
 
 def _download_file(
     agent: Agent, info: FileInfo, local: Path, limits: Limits, on_progress: _Progress, user: str | None
-) -> None:
+) -> Digest:
     path = info.path
     answer = agent.open(get_file(path, user), Deadline(None, silence_s=SILENCE_S))
     length = answer.headers.get("content-length", "")
@@ -122,19 +133,22 @@ def _download_file(
     aside = local.with_name(f".{local.name[:200]}.{os.urandom(4).hex()}")
     done = 0
     try:
-        with in_thread(aside.open, "xb", 0) as file:
+        with Digest() as digest, in_thread(aside.open, "xb", 0) as file:
             for piece in bytes_of(answer):
                 done += len(piece)
+                digest.add(piece)
                 if limits.max_bytes is not None and done > limits.max_bytes:
                     raise FileError(f"{path} has more than max_bytes, {limits.max_bytes}", hint="give more")
                 in_thread(write_sparse, file.fileno(), piece)
                 if on_progress is not None:
                     call(on_progress, done, total)
+            digest.complete = True
             in_thread(file.truncate, done)
             if hasattr(os, "fchmod"):  # before Python 3.13, Windows has none
                 os.fchmod(file.fileno(), info.mode & 0o777)
         os.utime(aside, (info.modified_at, info.modified_at))
         in_thread(aside.replace, local)
+        return digest
     finally:
         answer.close()
         aside.unlink(missing_ok=True)

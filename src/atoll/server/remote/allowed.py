@@ -256,6 +256,7 @@ OPERATIONS: tuple[Operation, ...] = (
     _of_sandbox("GET", "/egress/registries"),
     _of_sandbox("GET", "/egress/decisions", query=("offset",)),
     _of_sandbox("POST", "/asks"),
+    _of_sandbox("POST", "/told"),
     Operation("GET", "/v1/asks", (_team, _filtered), ("sandbox",)),
     Operation("GET", "/v1/asks/follow", (_team, _filtered), ("sandbox",)),
     Operation("GET", "/v1/asks/{ask}", (_one_ask, _team)),

@@ -22,6 +22,7 @@ _QUESTIONS = frozenset(
         "requests.delete",
         "sandboxes.diff",
         "sandboxes.network.test",
+        "sandboxes.told",
         "snapshots.verify",
         "verified-images",
     }

@@ -18,8 +18,8 @@ from atoll.supervisor.api.openapi import documentation_routes
 from atoll.supervisor.api.reply import error_answer
 from atoll.supervisor.own_exit import Keeper
 
-# a client tests a policy and compares files by POST, which changes nothing
-_SANDBOX = re.compile("/v1/sandboxes/([^/]+)(?!/egress/test$|/diff$)(?:/|$)")
+# a client tests a policy, compares files and tells what it did by POST, which changes nothing
+_SANDBOX = re.compile("/v1/sandboxes/([^/]+)(?!/egress/test$|/diff$|/told$)(?:/|$)")
 
 
 def make_app(

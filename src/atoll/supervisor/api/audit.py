@@ -10,16 +10,19 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from atoll.audit import AuditLog
+from atoll.protocol import CALLER_HEADER, ToldRequest, told_caller
 from atoll.supervisor.api.query import unix_time, whole_number
-from atoll.supervisor.api.reply import Report, answer, json_answer
+from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
+from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.tasks import Tasks
+from atoll.supervisor.tenants.client_lines import ClientLines
 from atoll.types import AuditEntry, AuditReport, Progress
 
 _PAGE, _PAGE_MOST = 1000, 10_000
 
 
-def audit_routes(*, audit: AuditLog, tasks: Tasks) -> list[Route]:
-    """Everything under ``/v1/audit``."""
+def audit_routes(*, audit: AuditLog, inventory: Inventory, lines: ClientLines, tasks: Tasks) -> list[Route]:
+    """Everything under ``/v1/audit``, and ``/v1/sandboxes/REF/told``."""
 
     async def entries(request: Request) -> Response:
         query = request.query_params
@@ -51,7 +54,17 @@ def audit_routes(*, audit: AuditLog, tasks: Tasks) -> list[Route]:
 
         return await answer(request, tasks, work, ends_with_client=True)
 
-    return [Route("/v1/audit", entries), Route("/v1/audit/verify", verify)]
+    async def told(request: Request) -> Response:
+        sandbox = inventory.sandbox(request.path_params["ref"])
+        given = await read_body(request, ToldRequest)
+        await lines.take(sandbox, given, told_caller(request.headers.get(CALLER_HEADER)))
+        return Response(status_code=204)
+
+    return [
+        Route("/v1/audit", entries),
+        Route("/v1/audit/verify", verify),
+        Route("/v1/sandboxes/{ref}/told", told, methods=["POST"]),
+    ]
 
 
 async def _verified(audit: AuditLog, report: Report) -> AuditReport:

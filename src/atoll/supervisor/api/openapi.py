@@ -97,6 +97,7 @@ OPERATIONS = (
         protocol.AskRequest,
         types.Ask,
     ),
+    Operation("post", f"{_ONE}/told", "Note in the audit log what a client did in it", protocol.ToldRequest),
     Operation(
         "post", f"{_ONE}/snapshots", "Create a snapshot of it", protocol.SnapshotRequest, types.SnapshotInfo
     ),
@@ -117,6 +118,8 @@ OPERATIONS = (
     Operation("get", "/v1/asks/follow", "The same again whenever they change", None, types.AskPage),
     Operation("get", "/v1/asks/{ask}", "One of them", None, types.Ask),
     Operation("post", "/v1/asks/{ask}/answer", "Answer it", types.Answer, types.Ask),
+    Operation("get", "/v1/audit", "A page of the audit log", None, types.AuditPage),
+    Operation("get", "/v1/audit/verify", "Check the whole audit log", None, types.AuditReport),
     Operation("get", "/v1/snapshots", "All snapshots, or one sandbox's", None, list[types.SnapshotInfo]),
     Operation("get", "/v1/snapshots/{ref}", "One snapshot, by id or name", None, types.SnapshotInfo),
     Operation("get", "/v1/snapshots/{ref}/digest", "The digest of all that it consists of", None, str),
@@ -250,6 +253,7 @@ OPERATIONS = (
     Operation("delete", _SECRET, "Erase it"),
 )
 _QUERY = {
+    "/v1/audit": ("after", "newest", "limit", "sandbox", "team", "act", "delegation", "since", "until"),
     "/v1/sandboxes": ("state", "metadata", "team", "limit", "cursor"),
     f"{_ONE}/logs": ("offset",),
     "/v1/snapshots": ("sandbox", "team"),

@@ -185,7 +185,7 @@ class EgressControl:
         link.guest.reach = lambda ref, port: self.reach(row.team, ref, port)
         link.guest.follow(
             lambda decision: self._decisions.add(
-                sandbox_id, (_with_secrets(decision, row.network),), row.delegation_uid
+                sandbox_id, (_with_secrets(decision, row.network),), row.delegation_uid, row.team
             ),
             lambda reason: self._ring(sandbox_id, reason),
         )

@@ -112,13 +112,29 @@ class Acts:
             details=_details(details),
         )
 
+    def told(self, act: str, row: SandboxRow, *, caller: str | None, details: Details) -> None:
+        """Note what a client says that it did in a sandbox. The details are bounded, and have no secret."""
+        self.log.note(
+            act,
+            source="client",
+            sandbox_id=row.sandbox_id,
+            team=row.team,
+            caller=caller,
+            delegation=row.delegation_uid,
+            details={name: value for name, value in details.items() if value is not None},
+        )
+
     def decided(
-        self, sandbox_id: str, decisions: Iterable[EgressDecision], delegation: str | None = None
+        self,
+        sandbox_id: str,
+        decisions: Iterable[EgressDecision],
+        delegation: str | None = None,
+        team: str | None = None,
     ) -> None:
         """Note what was decided about a sandbox's way out. What comes too often is only counted."""
-        note = partial(self.log.note, sandbox_id=sandbox_id, delegation=delegation)
+        note = partial(self.log.note, sandbox_id=sandbox_id, team=team, delegation=delegation)
         for one in decisions:
-            if not self._may_note(sandbox_id, one.count, delegation):
+            if not self._may_note(sandbox_id, one.count, delegation, team):
                 continue
             told = {
                 name: ", ".join(value) if isinstance(value, tuple) else value
@@ -129,7 +145,7 @@ class Acts:
 
     def ask_begun(self, ask: Ask) -> None:
         """Note that a sandbox asks somebody about an act."""
-        if self._may_note(ask.sandbox_id, 1, ask.delegation):
+        if self._may_note(ask.sandbox_id, 1, ask.delegation, ask.team):
             details = {"ask": ask.ask_id, "title": ask.title, "digest": ask.digest, "rule": ask.rule}
             self.log.note(
                 "ask.begun",
@@ -141,7 +157,7 @@ class Acts:
 
     def ask_ended(self, ask: Ask, *, by: str) -> None:
         """Note how an ask ended, and who has answered it."""
-        if by or self._may_note(ask.sandbox_id, 1, ask.delegation):
+        if by or self._may_note(ask.sandbox_id, 1, ask.delegation, ask.team):
             told = {"ask": ask.ask_id, "digest": ask.digest, "passed": ask.passed, "reason": ask.reason}
             self.log.note(
                 f"ask.{ask.outcome}",
@@ -155,7 +171,7 @@ class Acts:
 
     def ask_untold(self, ask: Ask, channel: str, why: str) -> None:
         """Note that a channel was not told of an ask."""
-        if self._may_note(ask.sandbox_id, 1, ask.delegation):
+        if self._may_note(ask.sandbox_id, 1, ask.delegation, ask.team):
             told = {"ask": ask.ask_id, "channel": channel, "reason": why}
             self.log.note(
                 "ask.untold",
@@ -170,7 +186,7 @@ class Acts:
         self._paces.pop(sandbox_id, None)
         self._more.pop(sandbox_id, None)
 
-    def _may_note(self, sandbox_id: str, count: int, delegation: str | None) -> bool:
+    def _may_note(self, sandbox_id: str, count: int, delegation: str | None, team: str | None) -> bool:
         """Whether a guest's doing gets a line. What comes too often is only counted."""
         pace = self._paces.get(sandbox_id)
         if pace is None:
@@ -181,7 +197,11 @@ class Acts:
         pace.take()
         if more := self._more.pop(sandbox_id, 0):
             self.log.note(
-                "egress.more", sandbox_id=sandbox_id, delegation=delegation, details={"count": more}
+                "egress.more",
+                sandbox_id=sandbox_id,
+                team=team,
+                delegation=delegation,
+                details={"count": more},
             )
         return True
 

@@ -39,18 +39,23 @@ class DecisionLog:
     acts: Acts
     _pending: dict[str, dict[_Key, EgressDecision]] = field(default_factory=dict, init=False)
     _lost: dict[str, int] = field(default_factory=dict, init=False)
-    _delegations: dict[str, str | None] = field(default_factory=dict, init=False)
+    _acting: dict[str, tuple[str | None, str | None]] = field(default_factory=dict, init=False)
     _flushing: asyncio.TimerHandle | None = field(default=None, init=False)
 
     def add(
-        self, sandbox_id: str, decisions: Iterable[EgressDecision], delegation: str | None = None
+        self,
+        sandbox_id: str,
+        decisions: Iterable[EgressDecision],
+        delegation: str | None = None,
+        team: str | None = None,
     ) -> None:
         """Note decisions about a sandbox. The file gets them within half a second.
 
         Args:
             delegation: The uid of what it acts under.
+            team: Its team.
         """
-        self._delegations[sandbox_id] = delegation
+        self._acting[sandbox_id] = delegation, team
         pending = self._pending.setdefault(sandbox_id, {})
         for one in decisions:
             key = (one.action, one.rule, one.host, one.port, one.scheme, one.method, one.path, one.observed)
@@ -71,9 +76,9 @@ class DecisionLog:
             self._flushing = None
         pending, self._pending = self._pending, {}
         lost, self._lost = self._lost, {}
-        delegations, self._delegations = self._delegations, {}
+        acting, self._acting = self._acting, {}
         for sandbox_id, decisions in pending.items():
-            self.acts.decided(sandbox_id, decisions.values(), delegations.get(sandbox_id))
+            self.acts.decided(sandbox_id, decisions.values(), *acting.get(sandbox_id, (None, None)))
             try:
                 self._write(sandbox_id, list(decisions.values()))
             except OSError as error:

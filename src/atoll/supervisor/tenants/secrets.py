@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from atoll.errors import HostError, InvalidSpecError, NameTakenError, SecretNotFoundError
+from atoll.errors import DamagedError, HostError, InvalidSpecError, NameTakenError, SecretNotFoundError
 from atoll.policy import matches_host, plain_pattern
 from atoll.secrets import Belonging, KeySource, Vault, open_vault
 from atoll.supervisor.state.database import Database
@@ -107,6 +108,22 @@ class Secrets:
     def canaries_for(self, team: str | None) -> dict[str, str]:
         """The values of a team's canaries, by their names. Raises the errors of ``values_for``."""
         return {row.name: self._value(row) for row in self._of(team) if row.canary}
+
+    def all_for(self, team: str | None) -> Callable[[], dict[str, str]]:
+        """Return a function that opens all of a team's secrets, by their names, for a thread: it may take 10 s.
+
+        It leaves out what cannot be opened, which nobody else can open either, and raises HostError without the key.
+        """
+        rows = list(self._of(team))
+
+        def opened() -> dict[str, str]:
+            values: dict[str, str] = {}
+            for row in rows:
+                with contextlib.suppress(DamagedError):
+                    values[row.name] = self._value(row)
+            return values
+
+        return opened
 
     def check_hosts(self, team: str | None, name: str, hosts: Iterable[str]) -> None:
         """Refuse to send a secret to hosts that it is not bound to.

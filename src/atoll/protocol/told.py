@@ -1,0 +1,44 @@
+"""What clients tell the audit log: programs that they ran and files that they copied, which pass the supervisor by."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+# So much of each text is sent. The supervisor keeps less, but has to see where the value of a secret ends.
+TOLD_CHARACTERS = 16 << 10
+TOLD_LINES_MOST = 200
+
+ToldAct = Literal["command.started", "code.run", "file.read", "file.written"]
+
+
+class ToldLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that a client did in a sandbox.
+
+    Args:
+        act: What it did.
+        at: When, in Unix seconds by the client's clock.
+        argv: The program and its arguments.
+        line: The shell line, or the code.
+        path: The path of the file inside.
+        bytes: The size of what was copied.
+        sha256: The hash of it; None if it was a directory.
+        user: Whose rights applied; None is the sandbox's default user.
+    """
+
+    act: ToldAct
+    at: float
+    argv: tuple[str, ...] = ()
+    line: str | None = None
+    path: str | None = None
+    bytes: int | None = None
+    sha256: str | None = None
+    user: str | None = None
+
+
+class ToldRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Body of ``POST /v1/sandboxes/REF/told``. ``dropped`` lines were too many for the client's memory."""
+
+    lines: tuple[ToldLine, ...] = ()
+    dropped: int = 0
