@@ -8,14 +8,14 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from atoll.audit.chain import NO_LINE, Chain, digest_of, read_line
 from atoll.audit.files import file_for, first_of, log_files
 from atoll.audit.head import Head, HeadFile, read_head
-from atoll.audit.reading import read_entries
+from atoll.audit.reading import read_entries, read_newest
 from atoll.audit.verifying import REMOVED, verify
 from atoll.errors import NoSpaceError
 from atoll.host import sync_directory
@@ -96,6 +96,8 @@ class AuditLog:
             # The next entry must not look like one of these.
             self._chain.sequence = head.sequence
         self._head = HeadFile(self._directory, self._key)
+        with contextlib.suppress(OSError):  # it may have been allowed to be larger
+            self._remove_oldest()
         if not files:  # from now on, a log without a head has lost it
             self._head.write(Head(0, NO_LINE))
         self._syncer = threading.Thread(target=self._sync_all, name="audit", daemon=True)
@@ -131,9 +133,17 @@ class AuditLog:
                 hint="make room on its disk; what is not noted may not be done",
             )
 
-    def read(self, *, after: int, limit: int, wanted: Callable[[AuditEntry], bool]) -> AuditPage:
+    def read(
+        self, *, after: int, limit: int, wanted: Callable[[AuditEntry], bool], marks: Sequence[bytes] = ()
+    ) -> AuditPage:
         """Return entries, see ``read_entries``."""
-        return read_entries(self._directory, after=after, limit=limit, wanted=wanted)
+        return read_entries(self._directory, after=after, limit=limit, wanted=wanted, marks=marks)
+
+    def read_newest(
+        self, *, count: int, wanted: Callable[[AuditEntry], bool], marks: Sequence[bytes] = ()
+    ) -> AuditPage:
+        """Return the newest entries, see ``read_newest``."""
+        return read_newest(self._directory, count=count, wanted=wanted, marks=marks)
 
     def size_bytes(self) -> int:
         """Return the size of all files.

@@ -13,8 +13,9 @@ from unittest.mock import patch
 
 import pytest
 
-from atoll.audit import AuditLog, log_files, read_entries, read_head, verify
+from atoll.audit import AuditLog, log_files, mark_of, read_entries, read_head, read_newest, verify
 from atoll.errors import NoSpaceError
+from atoll.types import AuditPage
 from tests.waiting import until
 
 KEY = bytes(range(32))
@@ -77,6 +78,31 @@ def test_entries_are_read_in_their_order_page_by_page(
         "ok",
     )
     assert abs(last.at - time.time()) < 60
+
+
+def test_the_newest_entries_are_read_from_the_end(opened: Callable[..., AuditLog], tmp_path: Path) -> None:
+    assert read_newest(tmp_path, count=9, wanted=lambda _: True) == AuditPage(entries=[], next=0)
+    written(opened)
+    with log_files(tmp_path)[-1].open("ab") as file:
+        file.write(b'{"sequence":61,')
+    with patch("atoll.audit.reading._BLOCK_BYTES", 100):
+        page = read_newest(tmp_path, count=7, wanted=lambda entry: entry.sequence % 2 == 0)
+    assert [entry.sequence for entry in page.entries] == list(range(48, 61, 2))
+    assert page.next == 60
+    marks = [mark_of("sandbox_id", "s7")]
+    for page in (
+        read_newest(tmp_path, count=7, wanted=lambda _: True, marks=marks),
+        read_entries(tmp_path, after=0, limit=7, wanted=lambda _: True, marks=marks),
+    ):
+        assert [entry.sandbox_id for entry in page.entries] == ["s7"]
+        assert page.next == 60
+
+
+def test_a_smaller_log_takes_effect_at_once(opened: Callable[..., AuditLog], tmp_path: Path) -> None:
+    written(opened, 500)
+    written(opened, 1, kept_bytes=5 * FILE_BYTES)
+    assert sum(path.stat().st_size for path in log_files(tmp_path)) <= 6 * FILE_BYTES
+    assert faults(tmp_path) == []
 
 
 def test_a_log_goes_on_with_the_next_process(opened: Callable[..., AuditLog], tmp_path: Path) -> None:

@@ -259,3 +259,22 @@ async def test_odd_numbers_of_a_client_do_no_harm(harness: Harness) -> None:
     (found,) = await entries(harness, "act=file")
     assert found["details"] == {"path": "x\x1b[2J"}
     assert await tell(harness, ref, {"act": "sandbox.killed"}) == 400
+
+
+@with_harness
+async def test_the_newest_entries_are_the_newest_that_match(harness: Harness) -> None:
+    for team in ("reef", "shoal"):
+        await harness.ask("POST", "/v1/teams", {"name": team})
+    first = (await harness.ask("POST", "/v1/sandboxes", {"team": "reef"})).json["sandbox_id"]
+    await harness.ask("POST", "/v1/sandboxes", {"team": "shoal"})
+    one = EgressDecision(at=1.0, action="deny", rule=None, host="x", port=443, scheme="https")
+    harness.system.decisions.add(first, [one], None, "reef")
+    harness.system.decisions.flush()
+    found = await entries(harness, "team=reef&newest=3")
+    assert [entry["act"] for entry in found] == ["sandbox.created", "sandboxes.create", "egress.deny"]
+    assert {entry["team"] for entry in found} == {"reef"}
+    assert (await harness.ask("GET", "/v1/audit?team=reef&newest=1")).json["next"] == 7
+    assert await entries(harness, "team=reef&newest=0") == []
+    assert [entry["act"] for entry in await entries(harness, "team=shoal&act=sandboxes")] == [
+        "sandboxes.create"
+    ]

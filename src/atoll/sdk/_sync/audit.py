@@ -18,7 +18,7 @@ _PAGE = 1000
 
 
 class Audit:
-    """Reads the audit log of the home, and checks it."""
+    """Reads the audit log of the home, and checks it. Over a server, it is a log of what concerns your team."""
 
     @staticmethod
     def entries(
@@ -42,7 +42,7 @@ class Audit:
             delegation: Only entries about sandboxes that act under the delegation with this uid.
             since: Only entries from this time on, in Unix seconds.
             until: Only entries before this time.
-            newest: Only entries among this many newest ones of the whole log.
+            newest: Only this many of them, the newest ones. They are looked for in the newest 32 MiB of the log.
             follow: Continue with new entries as they are written, without an end.
         """
         named = {"sandbox": sandbox, "team": team, "act": act, "delegation": delegation}
@@ -72,7 +72,7 @@ class Audit:
     def verify(*, on_progress: Callable[[Progress], Any] | None = None) -> AuditReport:
         """Check the whole log against its key, and name each place that somebody has changed.
 
-        A million entries take about ten seconds.
+        A million entries take about ten seconds. Only the machine with the sandboxes does this.
 
         Args:
             on_progress: Called with how much was read.

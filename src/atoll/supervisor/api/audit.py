@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from atoll.audit import AuditLog
+from atoll.audit import AuditLog, mark_of
 from atoll.protocol import CALLER_HEADER, ToldRequest, told_caller
 from atoll.supervisor.api.query import unix_time, whole_number
 from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
@@ -19,18 +19,19 @@ from atoll.supervisor.tenants.client_lines import ClientLines
 from atoll.types import AuditEntry, AuditReport, Progress
 
 _PAGE, _PAGE_MOST = 1000, 10_000
+_READS_AT_ONCE = 2
 
 
 def audit_routes(*, audit: AuditLog, inventory: Inventory, lines: ClientLines, tasks: Tasks) -> list[Route]:
     """Everything under ``/v1/audit``, and ``/v1/sandboxes/REF/told``."""
+    # A page may read 32 MiB: whoever asks for many keeps no other request waiting.
+    reading = asyncio.Semaphore(_READS_AT_ONCE)
 
     async def entries(request: Request) -> Response:
         query = request.query_params
         limit = min(_PAGE_MOST, whole_number(query.get("limit", str(_PAGE)), "limit"))
         newest = whole_number(query["newest"], "newest") if "newest" in query else None
         after = whole_number(query.get("after", "0"), "after")
-        if newest is not None:
-            after = max(0, audit.sequence - newest)
         sandbox, team, act, delegation = (
             query.get(name) for name in ("sandbox", "team", "act", "delegation")
         )
@@ -46,7 +47,17 @@ def audit_routes(*, audit: AuditLog, inventory: Inventory, lines: ClientLines, t
                 and (until is None or entry.at < until)
             )
 
-        return json_answer(await asyncio.to_thread(audit.read, after=after, limit=limit, wanted=wanted))
+        named = {"sandbox_id": sandbox, "team": team, "delegation": delegation}
+        marks = [mark_of(name, value) for name, value in named.items() if value is not None]
+        async with reading:
+            if newest is not None:
+                count = min(_PAGE_MOST, newest)
+                found = await asyncio.to_thread(audit.read_newest, count=count, wanted=wanted, marks=marks)
+            else:
+                found = await asyncio.to_thread(
+                    audit.read, after=after, limit=limit, wanted=wanted, marks=marks
+                )
+        return json_answer(found)
 
     async def verify(request: Request) -> Response:
         async def work(report: Report) -> object:
