@@ -23,6 +23,8 @@ def test_what_was_done_is_shown_outlives_a_kill_and_a_change_is_named(home: Path
     told = [
         json.loads(line) for line in said("audit", "query", "--sandbox", sandbox.id, "--json").splitlines()
     ]
+    claimed = [entry for entry in told if entry.get("source") == "client"]
+    told = [entry for entry in told if entry not in claimed]
     assert [entry["act"] for entry in told] == [
         "sandbox.created",
         "sandboxes.create",
@@ -33,6 +35,12 @@ def test_what_was_done_is_shown_outlives_a_kill_and_a_change_is_named(home: Path
         "sandboxes.delete",
     ]
     assert f"pid {os.getpid()}, user " in told[1]["caller"]
+    assert [line["details"]["line"] for line in claimed] == ["true", "true"]
+    exported = [json.loads(line) for line in said("audit", "export", "--format", "ocsf").splitlines()]
+    assert {event["class_uid"] for event in exported} >= {1007, 6002, 6003}
+    assert [json.loads(line)["act"] for line in said("audit", "export").splitlines()] == [
+        event["message"] for event in exported
+    ]
     newest = said("audit", "tail", "-n", "1")
     assert f"sandboxes.delete  sandbox={sandbox.id}" in newest
     assert Audit.verify().whole

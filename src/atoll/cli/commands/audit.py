@@ -76,6 +76,29 @@ def query(
         _show(entry, as_json=as_json)
 
 
+@command.command(name="export")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["jsonl", "ocsf"]),
+    default="jsonl",
+    show_default=True,
+    help="The form.",
+)
+@click.option("--since", "since_s", type=Length(), metavar="LENGTH", help="Only the last 90s, 12h or 7d.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new entries until Ctrl-C.")
+def export(form: str, since_s: float | None, follow: bool) -> None:
+    r"""Print all entries, oldest first, as lines of JSON: as they are, or as events of OCSF 1.8.0.
+
+    \b
+    Example:
+      atoll audit export --format ocsf --since 1d >events.jsonl
+    """
+    since = None if since_s is None else time.time() - since_s
+    for entry in Audit.entries(since=since, follow=follow):
+        show_json_line(Audit.ocsf(entry) if form == "ocsf" else entry)
+
+
 @command.command(name="verify")
 @json_option
 @click.pass_context

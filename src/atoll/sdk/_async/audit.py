@@ -68,6 +68,13 @@ class AsyncAudit:
                 begin = {"after": page.next}
 
     @staticmethod
+    def ocsf(entry: AuditEntry) -> dict[str, Any]:
+        """Return an entry as an event of the Open Cybersecurity Schema Framework, version 1.8.0."""
+        from atoll.sdk._ocsf import ocsf_event
+
+        return ocsf_event(entry)
+
+    @staticmethod
     async def verify(*, on_progress: Callable[[Progress], Any] | None = None) -> AuditReport:
         """Check the whole log against its key, and name each place that somebody has changed.
 

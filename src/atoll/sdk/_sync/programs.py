@@ -37,8 +37,8 @@ from atoll.sdk._bytes import MIB, as_bytes, check_upload, sliced
 from atoll.sdk._deadline import Deadline, check_timeout
 from atoll.sdk._io_sync import Background, call, shielded
 from atoll.sdk._output import STREAM_OF, Decoder, Tail
-from atoll.sdk._tracing import running
 from atoll.sdk._telling import program_line
+from atoll.sdk._tracing import running
 from atoll.types import ExecResult, GuestPath, Output, TerminalSize
 from atoll.types.internal import check_kind, check_number, check_text, check_texts, path_text
 
