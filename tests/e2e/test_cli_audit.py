@@ -45,6 +45,8 @@ def test_what_was_done_is_shown_outlives_a_kill_and_a_change_is_named(home: Path
     assert f"sandboxes.delete  sandbox={sandbox.id}" in newest
     assert Audit.verify().whole
     assert said("audit", "verify") == ""
+    (home / "anchors").write_text("")
+    assert b"no entry is anchored" in atoll("audit", "verify", "--anchors", str(home / "anchors")).stderr
     (file,) = (home / "audit").glob("*.jsonl")
     file.write_bytes(file.read_bytes().replace(b"sandbox.suspended", b"sandbox.forgotten"))
     done = atoll("audit", "verify")

@@ -10,19 +10,12 @@ from typing import NamedTuple
 import msgspec
 
 from atoll.audit.chain import code_of
+from atoll.types import AuditAnchor
 from atoll.types.internal import from_json
 
 HEAD_NAME = "head.json"
 # Two records of this size, written in turn: a power cut can spoil only the older one.
 _RECORD_BYTES = 512
-
-
-class Record(msgspec.Struct, frozen=True):
-    """The newest entry that is on the disk: its sequence, the hash of its line, and the code of both."""
-
-    sequence: int
-    digest: str
-    mac: str
 
 
 class Head(NamedTuple):
@@ -51,17 +44,18 @@ class HeadFile:
         records = _records(directory, key)
         self._next = 1 if records[0] and (not records[1] or records[0].sequence > records[1].sequence) else 0
 
-    def write(self, head: Head) -> None:
-        """Record the newest entry. It is on the disk when this returns.
+    def write(self, head: Head) -> AuditAnchor:
+        """Record the newest entry, and return the record. It is on the disk when this returns.
 
         Raises:
             OSError: It cannot be written.
         """
-        record = Record(head.sequence, head.digest, _code(self._key, *head))
+        record = AuditAnchor(head.sequence, head.digest, _code(self._key, *head))
         data = msgspec.json.encode(record).ljust(_RECORD_BYTES - 1) + b"\n"
         os.pwrite(self._fd, data, self._next * _RECORD_BYTES)
         os.fdatasync(self._fd)
         self._next = 1 - self._next
+        return record
 
     def close(self) -> None:
         """Close the file."""
@@ -75,7 +69,7 @@ def read_head(directory: Path, key: bytes) -> Head | None:
     return None if newest is None else Head(newest.sequence, newest.digest)
 
 
-def _records(directory: Path, key: bytes) -> tuple[Record | None, Record | None]:
+def _records(directory: Path, key: bytes) -> tuple[AuditAnchor | None, AuditAnchor | None]:
     try:
         with (directory / HEAD_NAME).open("rb") as file:
             data = file.read(2 * _RECORD_BYTES)
@@ -84,13 +78,18 @@ def _records(directory: Path, key: bytes) -> tuple[Record | None, Record | None]
     return _record(data[:_RECORD_BYTES], key), _record(data[_RECORD_BYTES:], key)
 
 
-def _record(data: bytes, key: bytes) -> Record | None:
+def is_ours(record: AuditAnchor, key: bytes) -> bool:
+    """Tell whether the code of a record fits it."""
+    code = _code(key, record.sequence, record.digest)
+    return hmac.compare_digest(record.mac.encode(), code.encode())
+
+
+def _record(data: bytes, key: bytes) -> AuditAnchor | None:
     try:
-        record = from_json(data, Record)
+        record = from_json(data, AuditAnchor)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    is_ours = hmac.compare_digest(record.mac, _code(key, record.sequence, record.digest))
-    return record if is_ours else None
+    return record if is_ours(record, key) else None
 
 
 def _code(key: bytes, sequence: int, digest: str) -> str:

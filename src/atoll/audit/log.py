@@ -19,7 +19,7 @@ from atoll.audit.reading import read_entries, read_newest
 from atoll.audit.verifying import REMOVED, verify
 from atoll.errors import NoSpaceError
 from atoll.host import sync_directory
-from atoll.types import AuditEntry, AuditPage, AuditReport
+from atoll.types import AuditAnchor, AuditEntry, AuditPage, AuditReport
 
 _FILE_BYTES = 64 << 20
 _KEPT_BYTES = 4 << 30
@@ -62,6 +62,7 @@ class AuditLog:
         self._chain = Chain(b"")
         self._fd = -1
         self._head: HeadFile | None = None
+        self._anchor: AuditAnchor | None = None
         self._full: list[int] = []
         self._size = 0
         self._behind: deque[bytes] = deque()
@@ -153,9 +154,13 @@ class AuditLog:
         """
         return sum(path.stat().st_size for path in log_files(self._directory))
 
-    def verify(self, read: Callable[[int], object] = int) -> AuditReport:
+    def anchor(self) -> AuditAnchor | None:
+        """Return the newest head that this process has brought to the disk."""
+        return self._anchor
+
+    def verify(self, read: Callable[[int], object] = int, anchors: Sequence[AuditAnchor] = ()) -> AuditReport:
         """Check the whole log, see ``verify``."""
-        return verify(self._directory, self._key, read)
+        return verify(self._directory, self._key, read, anchors)
 
     def close(self) -> None:
         """Bring all to the disk, and end."""
@@ -239,7 +244,7 @@ class AuditLog:
             finally:
                 os.close(fd)
         assert self._head is not None
-        self._head.write(Head(sequence, digest))
+        self._anchor = self._head.write(Head(sequence, digest))
         if len(full) > 1:  # only a new file can make the log too big
             self._remove_oldest()
 

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from atoll.audit.chain import NO_LINE, Line, read_line
 from atoll.audit.files import first_of, log_files
-from atoll.audit.head import HEAD_NAME, Head, read_head
-from atoll.types import AuditEntry, AuditFault, AuditFaultKind, AuditReport
+from atoll.audit.head import HEAD_NAME, Head, is_ours, read_head
+from atoll.types import AuditAnchor, AuditEntry, AuditFault, AuditFaultKind, AuditReport
 from atoll.types.internal import from_json
 
 REMOVED = "audit.removed"
 _REMOVED_MARK = f'"act":"{REMOVED}"'.encode()
+# For faults that only the anchors show.
+ANCHORS_NAME = "anchors"
 _FAULTS_MOST = 1000
 _TOLD_BYTES = 4 << 20
 
 
-def verify(directory: Path, key: bytes, read: Callable[[int], object] = int) -> AuditReport:
+def verify(
+    directory: Path,
+    key: bytes,
+    read: Callable[[int], object] = int,
+    anchors: Sequence[AuditAnchor] = (),
+) -> AuditReport:
     """Check a log.
 
     Entries that are written meanwhile may be left out. At most 1,000 faults are named.
@@ -26,22 +33,54 @@ def verify(directory: Path, key: bytes, read: Callable[[int], object] = int) -> 
         directory: Where the log is.
         key: The key of the codes.
         read: Called with how many bytes were read since the last call. It may raise, which ends the check.
+        anchors: Earlier heads, which were kept elsewhere.
 
     Raises:
         OSError: The log cannot be read.
     """
     # Before the files, because they may grow meanwhile.
-    check = _Check(key, read_head(directory, key), read)
+    check = _Check(key, read_head(directory, key), read, anchors)
     for path in log_files(directory):
         check.file(path)
     return check.report()
 
 
+class _Anchors:
+    """Compares the heads that were kept elsewhere with the lines that they are of."""
+
+    def __init__(self, key: bytes, anchors: Sequence[AuditAnchor]) -> None:
+        self.foreign = sorted({each.sequence for each in anchors if not is_ours(each, key)})
+        self._digests: dict[int, set[str]] = {}
+        for each in anchors:
+            if is_ours(each, key):
+                self._digests.setdefault(each.sequence, set()).add(each.digest)
+        self.newest = max(self._digests, default=0)
+        self.through: int | None = None
+        self._fails = False
+
+    def differs(self, line: Line) -> int | None:
+        """Return the first entry that is another than at the time of this line's anchor; None if none is.
+
+        What differs once differs in each later hash, and is told once.
+        """
+        digests = self._digests.get(line.sequence)
+        if digests is None or self._fails:
+            return None
+        if digests == {line.digest}:
+            self.through = line.sequence
+            return None
+        self._fails = True
+        return (self.through or 0) + 1
+
+
 class _Check:
     """Goes through the lines in their order."""
 
-    def __init__(self, key: bytes, head: Head | None, read: Callable[[int], object]) -> None:
+    def __init__(
+        self, key: bytes, head: Head | None, read: Callable[[int], object], anchors: Sequence[AuditAnchor]
+    ) -> None:
         self._read = read
+        self._anchors = _Anchors(key, anchors)
         self._key = key
         self._head = head
         self._last = 0
@@ -100,6 +139,10 @@ class _Check:
         head = self._head
         if head is not None and head.sequence == line.sequence and head.digest != line.digest:
             self._fault("changed", HEAD_NAME, 0, line.sequence)
+        differs = self._anchors.differs(line)
+        if differs is not None:
+            first = self._begin[0] if self._begin is not None else 1
+            self._fault("unlike anchor", self._file, 0, max(first, differs), line.sequence)
         if _REMOVED_MARK in data:
             entry = from_json(data, AuditEntry)
             through, digest = entry.details.get("through"), entry.details.get("digest")
@@ -125,7 +168,21 @@ class _Check:
                 self._fault("no head", HEAD_NAME)
         elif self._head.sequence > self._last + self._bad:
             self._fault("cut", self._file or HEAD_NAME, 0, self._last + self._bad + 1, self._head.sequence)
-        return AuditReport(entries=self._good, first=first, last=self._last, faults=self._faults)
+        self._check_anchors()
+        return AuditReport(
+            entries=self._good,
+            first=first,
+            last=self._last,
+            faults=self._faults,
+            anchored=self._anchors.through,
+        )
+
+    def _check_anchors(self) -> None:
+        for foreign in self._anchors.foreign:
+            self._fault("unreadable", ANCHORS_NAME, 0, foreign)
+        newest = self._anchors.newest
+        if newest > max(self._last + self._bad, self._head.sequence if self._head else 0):
+            self._fault("cut", ANCHORS_NAME, 0, self._last + self._bad + 1, newest)
 
     def _check_begin(self) -> int:
         """Find out whether the log may begin where it does: at its first entry, or where its own entry says."""

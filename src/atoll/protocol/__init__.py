@@ -87,11 +87,20 @@ from atoll.protocol.templates import (
     TagsRequest,
     TemplateRequest,
 )
-from atoll.protocol.told import TOLD_CHARACTERS, TOLD_LINES_MOST, ToldAct, ToldLine, ToldRequest
+from atoll.protocol.told import (
+    ANCHORS_MOST,
+    TOLD_CHARACTERS,
+    TOLD_LINES_MOST,
+    AuditCheck,
+    ToldAct,
+    ToldLine,
+    ToldRequest,
+)
 from atoll.protocol.traces import TRACE_HEADERS, span_attributes, span_name
 
 __all__ = [
     "AGENT_PORT",
+    "ANCHORS_MOST",
     "DIAL_LIMIT_BYTES",
     "LINK",
     "CALLER_HEADER",
@@ -104,6 +113,7 @@ __all__ = [
     "TUNNEL_END",
     "TUNNEL_PROTOCOL",
     "AttributesRequest",
+    "AuditCheck",
     "BuildNews",
     "BuildRun",
     "CachedRequest",

@@ -1,4 +1,4 @@
-"""What clients tell the audit log: programs that they ran and files that they copied, which pass the supervisor by."""
+"""What clients tell the audit log: programs that they ran and files that they copied; and a check of the log."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from typing import Literal
 
 import msgspec
 
+from atoll.types import AuditAnchor
+
 # So much of each text is sent. The supervisor keeps less, but has to see where the value of a secret ends.
 TOLD_CHARACTERS = 16 << 10
 TOLD_LINES_MOST = 200
+
+ANCHORS_MOST = 10_000
 
 ToldAct = Literal["command.started", "code.run", "file.read", "file.written"]
 
@@ -42,3 +46,9 @@ class ToldRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     lines: tuple[ToldLine, ...] = ()
     dropped: int = 0
+
+
+class AuditCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Body of ``POST /v1/audit/verify``: earlier heads of the log, 10,000 at most."""
+
+    anchors: tuple[AuditAnchor, ...] = ()

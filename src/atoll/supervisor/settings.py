@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import shlex
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -48,6 +49,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         insecure_registries: ``ATOLL_INSECURE_REGISTRIES``: hosts, with ports, that plain http may be used
             for.
         audit_gib: ``ATOLL_AUDIT_GIB``: the GiB of the audit log beyond which its oldest file is removed.
+        audit_anchor: ``ATOLL_AUDIT_ANCHOR``: a command, quoted as for a shell, that gets the audit log's newest
+            head on its standard input once a minute, or nothing.
         audit_clients: ``ATOLL_AUDIT_CLIENTS``: ``on`` notes the programs and files that clients tell of in the
             audit log, ``off`` notes none.
         image_gib: ``ATOLL_IMAGE_GIB``: the most GiB that an image from a registry may have, unpacked.
@@ -83,6 +86,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     registry_mirrors: str = ""
     insecure_registries: str = ""
     audit_gib: float = 4
+    audit_anchor: str = ""
     audit_clients: str = "on"
     image_gib: float = 64
     checksum_mib_s: float = 128
@@ -116,6 +120,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             found.setdefault(host, []).extend(mirrors.split(","))
         return found
 
+    def anchor_argv(self) -> list[str]:
+        """The command that gets the heads of the audit log, and its arguments; empty for none.
+
+        Raises:
+            InvalidSpecError: The quotes of the setting have no end.
+        """
+        try:
+            return shlex.split(self.audit_anchor)
+        except ValueError as error:
+            hint = "give a command and its arguments, quoted as for a shell"
+            raise InvalidSpecError(f"ATOLL_AUDIT_ANCHOR cannot be read: {error}", hint=hint) from None
+
     def insecure(self) -> list[str]:
         """The hosts that plain http may be used for.
 
@@ -143,6 +159,7 @@ _VARIABLES: dict[str, tuple[str, type]] = {
     "ATOLL_REGISTRY_MIRRORS": ("registry_mirrors", str),
     "ATOLL_INSECURE_REGISTRIES": ("insecure_registries", str),
     "ATOLL_AUDIT_GIB": ("audit_gib", float),
+    "ATOLL_AUDIT_ANCHOR": ("audit_anchor", str),
     "ATOLL_AUDIT_CLIENTS": ("audit_clients", str),
     "ATOLL_IMAGE_GIB": ("image_gib", float),
     "ATOLL_CHECKSUM_MIB_S": ("checksum_mib_s", float),
@@ -208,6 +225,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     for name in ("secrets_keyring", "audit_clients"):
         if getattr(settings, name) not in ("on", "off"):
             raise InvalidSpecError(f"{_variable(name)} is {getattr(settings, name)!r}", hint="give on or off")
+    settings.anchor_argv()
     _check_webhook(settings.ask_webhook)
     if settings.log_level not in _LOG_LEVELS:
         hint = f"give {', '.join(_LOG_LEVELS[:-1])} or {_LOG_LEVELS[-1]}"

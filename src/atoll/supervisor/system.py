@@ -19,6 +19,7 @@ from atoll.supervisor.lifecycle.program_defaults import Defaults
 from atoll.supervisor.lifecycle.services import Services
 from atoll.supervisor.lifecycle.suspend_all import SuspendAll
 from atoll.supervisor.lifecycle.team_deletion import TeamDeletion
+from atoll.supervisor.monitors.audit_anchor import AuditAnchoring
 from atoll.supervisor.monitors.automatic_snapshots import AutomaticSnapshots
 from atoll.supervisor.monitors.disk_pressure import DiskPressure
 from atoll.supervisor.monitors.lease_expiry import LeaseExpiry
@@ -115,6 +116,7 @@ class System:
         self._idle_sandboxes = make_idle_sandboxes(state, steps, sleeps)
         self.host_memory = make_host_memory_monitor(state, machines, steps, self._idle_sandboxes)
         self.recoveries = make_recoveries(state, awakenings)
+        self._anchoring = AuditAnchoring(settings.anchor_argv(), state.audit.anchor)
         self.delegation_expiry = make_delegation_expiry(state, steps, sleeps)
         self.unresponsive = make_unresponsive_guests(state, machines)
         self.wake_timers = make_wake_timers(state, awakenings)
@@ -307,6 +309,8 @@ class System:
             self.tasks.watch(watch.run())
         self.tasks.watch(self.wake_timers.run())
         self.tasks.watch(self.delegation_expiry.run())
+        if self._anchoring.argv:
+            self.tasks.watch(self._anchoring.run())
         self.tasks.watch(self._steps.paused_wakes.run(self.wakes.use))
         self._steps.suspended_wakes.start(self.wakes.use)
         self.tasks.watch(self.sleeping_links.run())

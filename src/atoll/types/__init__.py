@@ -2,6 +2,7 @@
 
 from atoll.types.asks import Answer, Ask, AskKind, AskOutcome, AskPage, PastAnswer
 from atoll.types.audit import (
+    AuditAnchor,
     AuditEntry,
     AuditFault,
     AuditFaultKind,
@@ -106,6 +107,7 @@ __all__ = [
     "AskOutcome",
     "AskPage",
     "AskTerms",
+    "AuditAnchor",
     "AuditEntry",
     "AuditFault",
     "AuditFaultKind",

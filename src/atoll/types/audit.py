@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 AuditSource = Literal["supervisor", "client"]
-AuditFaultKind = Literal["changed", "missing", "misplaced", "cut", "no head", "unreadable"]
+AuditFaultKind = Literal["changed", "missing", "misplaced", "cut", "no head", "unreadable", "unlike anchor"]
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, omit_defaults=True):
@@ -45,6 +45,20 @@ class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
     next: int
 
 
+class AuditAnchor(msgspec.Struct, frozen=True):
+    """The head of the log at a time, as it was given to the command of ``ATOLL_AUDIT_ANCHOR``.
+
+    Args:
+        sequence: The number of the newest entry.
+        digest: The hash of its line, on which all entries until then have an influence.
+        mac: A code of both, which only the holder of the log's key can make.
+    """
+
+    sequence: int
+    digest: str
+    mac: str
+
+
 class AuditFault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A place where the log is not as it was written.
 
@@ -52,7 +66,8 @@ class AuditFault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         kind: ``changed``: the entry's own code does not fit it. ``missing``: entries before it, or a whole file,
             are gone. ``misplaced``: it stands behind a later one, or twice, or follows another log. ``cut``: the
             newest entries are gone. ``no head``: the record of the newest entry is gone or changed.
-            ``unreadable``: the line is none of the log's.
+            ``unreadable``: the line is none of the log's. ``unlike anchor``: an anchor says that these entries
+            were others, so whoever changed them had the key.
         file: The name of the file.
         line: The number of the line in it; 0 is the file as a whole.
         first: The sequence of the first entry that is concerned, as far as it is known.
@@ -85,12 +100,15 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
         first: The sequence of the first one there is; older ones were removed because the log had its full size.
         last: The sequence of the last one.
         faults: Where the log is not as it was written, in its order.
+        anchored: The sequence of the last entry that a given anchor vouches for, with all before it; None if there
+            is none.
     """
 
     entries: int
     first: int
     last: int
     faults: list[AuditFault]
+    anchored: int | None = None
 
     @property
     def whole(self) -> bool:

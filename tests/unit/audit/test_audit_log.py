@@ -15,7 +15,7 @@ import pytest
 
 from atoll.audit import AuditLog, log_files, mark_of, read_entries, read_head, read_newest, verify
 from atoll.errors import NoSpaceError
-from atoll.types import AuditPage
+from atoll.types import AuditAnchor, AuditPage
 from tests.waiting import until
 
 KEY = bytes(range(32))
@@ -242,6 +242,61 @@ def test_a_process_that_is_killed_loses_no_line(tmp_path: Path) -> None:
         report = verify(tmp_path, KEY)
         assert report.whole
         assert report.last >= max(last, before + 200)
+
+
+def anchored(make: Callable[..., AuditLog], counts: tuple[int, ...]) -> list[AuditAnchor]:
+    """Write so many entries, and keep the head after each time."""
+    anchors = []
+    for count in counts:
+        log = make()
+        for number in range(count):
+            log.note("sandbox.paused", sandbox_id=f"s{number}")
+        log.close()
+        head = log.anchor()
+        assert head is not None
+        anchors.append(head)
+    return anchors
+
+
+def test_anchors_say_how_far_the_log_is_as_it_was(opened: Callable[..., AuditLog], tmp_path: Path) -> None:
+    anchors = anchored(opened, (20, 20, 20))
+    written(opened, 5)
+    report = verify(tmp_path, KEY, anchors=anchors)
+    assert (report.whole, report.anchored, report.last) == (True, 60, 65)
+    assert verify(tmp_path, KEY).anchored is None
+    assert verify(tmp_path, KEY, anchors=anchors[:1]).anchored == 20
+
+
+def test_anchors_show_what_whoever_has_the_key_has_changed(
+    opened: Callable[..., AuditLog], tmp_path: Path
+) -> None:
+    anchors = anchored(opened, (20, 20, 20))
+    entries = read_entries(tmp_path, after=0, limit=99, wanted=lambda _: True).entries
+    for path in tmp_path.iterdir():
+        path.unlink()
+    log = opened()
+    for entry in entries[:50]:  # the rest is cut off, too
+        log.note("sandbox.paused", sandbox_id="other" if entry.sequence == 30 else entry.sandbox_id)
+    log.close()
+    assert verify(tmp_path, KEY).whole
+    report = verify(tmp_path, KEY, anchors=anchors)
+    # the times differ as well, so already the first anchor does
+    assert [(one.kind, one.first, one.last) for one in report.faults] == [
+        ("unlike anchor", 1, 20),
+        ("cut", 51, 60),
+    ]
+    assert report.anchored is None
+    assert str(report.faults[1]) == "anchors: entries 51 to 60 cut"
+
+
+def test_an_anchor_that_another_key_made_is_named(opened: Callable[..., AuditLog], tmp_path: Path) -> None:
+    (anchor,) = anchored(opened, (20,))
+    strange = AuditAnchor(anchor.sequence, anchor.digest, "é")
+    report = verify(tmp_path, KEY, anchors=[anchor, strange])
+    assert [(one.kind, one.file, one.first) for one in report.faults] == [("unreadable", "anchors", 20)]
+    assert report.anchored == 20
+    wrong = AuditAnchor(10**6, anchor.digest, anchor.mac)
+    assert not verify(tmp_path, KEY, anchors=[wrong]).whole
 
 
 def test_the_oldest_files_go_and_the_chain_says_so(opened: Callable[..., AuditLog], tmp_path: Path) -> None:

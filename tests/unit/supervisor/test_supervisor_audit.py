@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 import pytest
 
-from atoll.errors import HostError
+from atoll.errors import HostError, InvalidSpecError
+from atoll.sdk._anchors import read_anchors
 from atoll.supervisor.api.acts import act_of
+from atoll.supervisor.monitors.audit_anchor import AuditAnchoring
+from atoll.supervisor.settings import read_settings
 from atoll.supervisor.state.audit_key import audit_key
-from atoll.types import EgressDecision
+from atoll.types import AuditAnchor, EgressDecision
 from tests.unit.supervisor.harness import Harness, with_harness
 
 CALLER = {"atoll-caller": "run.py, pid 7, user ada", "content-type": "application/json"}
@@ -92,12 +98,12 @@ async def test_the_log_goes_on_after_a_crash_and_a_change_of_it_shows(harness: H
     await harness.crash()
     await harness.start()
     await harness.create()
-    report = (await harness.ask("GET", "/v1/audit/verify")).json
+    report = (await harness.ask("POST", "/v1/audit/verify")).json
     assert report["faults"] == []
     assert report["entries"] >= 4
     (file,) = harness.home.audit.glob("*.jsonl")
     file.write_bytes(file.read_bytes().replace(b"sandbox.created", b"sandbox.altered", 1))
-    (fault,) = (await harness.ask("GET", "/v1/audit/verify")).json["faults"]
+    (fault,) = (await harness.ask("POST", "/v1/audit/verify")).json["faults"]
     assert (fault["kind"], fault["line"], fault["first"]) == ("changed", 1, 1)
     harness.home.audit_key.unlink()
     with pytest.raises(HostError, match="has no key"):
@@ -206,7 +212,7 @@ async def test_what_a_client_tells_is_noted_as_a_claim_without_secrets(harness: 
     log = b"".join(path.read_bytes() for path in harness.home.audit.iterdir())
     for value in (VALUE, quote(VALUE, safe=""), coded, "another-value", "hunter2"):
         assert value.encode() not in log
-    assert (await harness.ask("GET", "/v1/audit/verify")).json["faults"] == []
+    assert (await harness.ask("POST", "/v1/audit/verify")).json["faults"] == []
 
 
 @with_harness
@@ -278,3 +284,62 @@ async def test_the_newest_entries_are_the_newest_that_match(harness: Harness) ->
     assert [entry["act"] for entry in await entries(harness, "team=shoal&act=sandboxes")] == [
         "sandboxes.create"
     ]
+
+
+@with_harness
+async def test_each_new_head_goes_to_the_command_and_vouches_for_the_log(harness: Harness) -> None:
+    kept = harness.home.path / "anchors"
+    log = harness.system.acts.log
+    anchoring = AuditAnchoring(["sh", "-c", 'cat >>"$0"', str(kept)], log.anchor)
+    await harness.create()
+    await harness.until(lambda: (anchor := log.anchor()) is not None and anchor.sequence == log.sequence)
+    for _ in range(3):
+        await anchoring.give()
+    (anchor,) = read_anchors(kept)
+    assert anchor.sequence == log.sequence
+    body = {"anchors": [msgspec.to_builtins(anchor)]}
+    report = (await harness.ask("POST", "/v1/audit/verify", body)).json
+    assert (report["anchored"], report["faults"]) == (anchor.sequence, [])
+    assert (
+        await harness.ask("POST", "/v1/audit/verify", {"anchors": body["anchors"] * 10_001})
+    ).status == 400
+    assert await entries(harness, "act=audit") == []
+
+
+def test_a_command_that_fails_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    heads = iter(AuditAnchor(number, "0" * 64, "0" * 64) for number in range(1, 9))
+
+    async def thrice(anchoring: AuditAnchoring) -> None:
+        for _ in range(3):
+            await anchoring.give()
+
+    for argv in (["/no/such/command"], ["sh", "-c", "echo no room >&2; exit 3"]):
+        caplog.clear()
+        asyncio.run(thrice(AuditAnchoring(argv, lambda: next(heads))))
+        assert len(caplog.records) == 1
+    assert "ended with 3: no room" in caplog.text
+
+
+def test_anchors_are_read_and_the_oldest_are_thinned(tmp_path: Path) -> None:
+    path = tmp_path / "anchors"
+    lines = [
+        msgspec.json.encode({"sequence": n, "digest": "d", "mac": "m", "at": 1}) for n in range(1, 30_001)
+    ]
+    path.write_bytes(b"\n".join(lines) + b'\n\n{"sequ')
+    found = [anchor.sequence for anchor in read_anchors(path)]
+    assert len(found) <= 10_000
+    assert found == sorted(set(found))
+    assert (found[0], found[-5000:]) == (1, list(range(25_001, 30_001)))
+    path.write_bytes(lines[0] + b"\nrubbish\n")
+    with pytest.raises(InvalidSpecError, match="line 2 of"):
+        read_anchors(path)
+
+
+def test_the_command_of_the_anchors_is_read_as_a_shell_would() -> None:
+    settings = read_settings({"ATOLL_AUDIT_ANCHOR": "ssh log@store 'cat >>anchors'"})
+    assert settings.anchor_argv() == ["ssh", "log@store", "cat >>anchors"]
+    assert read_settings({}).anchor_argv() == []
+    with pytest.raises(InvalidSpecError, match="ATOLL_AUDIT_ANCHOR"):
+        read_settings({"ATOLL_AUDIT_ANCHOR": "ssh 'x"})
+    with pytest.raises(InvalidSpecError, match="ATOLL_AUDIT_CLIENTS"):
+        read_settings({"ATOLL_AUDIT_CLIENTS": "maybe"})

@@ -100,17 +100,25 @@ def export(form: str, since_s: float | None, follow: bool) -> None:
 
 
 @command.command(name="verify")
+@click.option(
+    "--anchors",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="The lines that the command of ATOLL_AUDIT_ANCHOR got.",
+)
 @json_option
 @click.pass_context
-def verify(ctx: click.Context, as_json: bool) -> None:
+def verify(ctx: click.Context, anchors: str | None, as_json: bool) -> None:
     r"""Check the whole log against its key. The exit code is 1 if somebody has changed it.
+
+    With --anchors, also say how far these vouch for it.
 
     \b
     Example:
       atoll audit verify
     """
     with progress_shown() as progress:
-        report = Audit.verify(on_progress=progress)
+        report = Audit.verify(anchors=anchors, on_progress=progress)
     if as_json:
         show_json(report)
     else:
@@ -118,6 +126,10 @@ def verify(ctx: click.Context, as_json: bool) -> None:
             click.echo(str(fault))
         if report.whole:
             note(f"the log is as it was written: {report.entries} entries, {report.first} to {report.last}")
+        if report.anchored is not None:
+            note(f"entries {report.first} to {report.anchored} are anchored")
+        elif anchors is not None:
+            note("no entry is anchored")
     ctx.exit(code_of_answer(report.whole))
 
 

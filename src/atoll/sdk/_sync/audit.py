@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlencode
 
+from atoll.protocol import AuditCheck
+from atoll.sdk._anchors import read_anchors
 from atoll.sdk._sync.api import LONG_S, Api, ignored
-from atoll.sdk._io_sync import sleep
+from atoll.sdk._io_sync import in_thread, sleep
 from atoll.types import AuditEntry, AuditPage, AuditReport, Progress
-from atoll.types.internal import check_number, check_text
+from atoll.types.internal import check_number, check_text, local_path
 
 _LOOK_S = 0.5
 _PAGE = 1000
@@ -76,15 +79,27 @@ class Audit:
         return ocsf_event(entry)
 
     @staticmethod
-    def verify(*, on_progress: Callable[[Progress], Any] | None = None) -> AuditReport:
+    def verify(
+        *,
+        anchors: str | os.PathLike[str] | None = None,
+        on_progress: Callable[[Progress], Any] | None = None,
+    ) -> AuditReport:
         """Check the whole log against its key, and name each place that somebody has changed.
 
         A million entries take about ten seconds. Only the machine with the sandboxes does this.
 
         Args:
+            anchors: A file with the lines that the command of ``ATOLL_AUDIT_ANCHOR`` got. It shows changes by
+                whoever has the key. The result's ``anchored`` says how far it reaches.
             on_progress: Called with how much was read.
+
+        Raises:
+            OSError: The file cannot be read.
+            InvalidSpecError: A line of the file is no anchor.
         """
+        read = () if anchors is None else in_thread(read_anchors, local_path("anchors", anchors))
+        body = AuditCheck(anchors=read)
         with contextlib.closing(Api()) as api:
             return api.long_call(
-                "GET", "/v1/audit/verify", AuditReport, on_progress=on_progress or ignored
+                "POST", "/v1/audit/verify", AuditReport, body, on_progress=on_progress or ignored
             )

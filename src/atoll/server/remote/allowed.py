@@ -332,7 +332,7 @@ CLOSED_TO_CLIENTS: dict[tuple[str, str], str] = {
     ("GET", "/v1/upgrade"): _OPERATOR,
     ("GET", "/v1/leftovers"): _OPERATOR,
     ("DELETE", "/v1/leftovers"): _OPERATOR,
-    ("GET", "/v1/audit/verify"): "the log is that of all teams",
+    ("POST", "/v1/audit/verify"): "the log is that of all teams",
     ("POST", "/v1/teams"): _OPERATOR,
     ("GET", "/v1/teams"): _OPERATOR,
     ("GET", "/v1/teams/{name}"): _OPERATOR,

@@ -18,6 +18,7 @@ _VERBS = {"POST": "create", "PUT": "replace", "DELETE": "delete"}
 # Their bodies are too long for a query, so they are asked by POST. And what a client that has left never got.
 _QUESTIONS = frozenset(
     {
+        "audit.verify",
         "egress.test",
         "requests.delete",
         "sandboxes.diff",

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from atoll.audit import AuditLog, mark_of
-from atoll.protocol import CALLER_HEADER, ToldRequest, told_caller
+from atoll.errors import InvalidSpecError
+from atoll.protocol import ANCHORS_MOST, CALLER_HEADER, AuditCheck, ToldRequest, told_caller
 from atoll.supervisor.api.query import unix_time, whole_number
 from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
 from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.tenants.client_lines import ClientLines
-from atoll.types import AuditEntry, AuditReport, Progress
+from atoll.types import AuditAnchor, AuditEntry, AuditReport, Progress
 
 _PAGE, _PAGE_MOST = 1000, 10_000
 _READS_AT_ONCE = 2
@@ -60,8 +62,12 @@ def audit_routes(*, audit: AuditLog, inventory: Inventory, lines: ClientLines, t
         return json_answer(found)
 
     async def verify(request: Request) -> Response:
+        wanted = await read_body(request, AuditCheck)
+        if len(wanted.anchors) > ANCHORS_MOST:
+            raise InvalidSpecError(f"these are {len(wanted.anchors)} anchors", hint=f"give {ANCHORS_MOST}")
+
         async def work(report: Report) -> object:
-            return await _verified(audit, report)
+            return await _verified(audit, report, wanted.anchors)
 
         return await answer(request, tasks, work, ends_with_client=True)
 
@@ -73,12 +79,12 @@ def audit_routes(*, audit: AuditLog, inventory: Inventory, lines: ClientLines, t
 
     return [
         Route("/v1/audit", entries),
-        Route("/v1/audit/verify", verify),
+        Route("/v1/audit/verify", verify, methods=["POST"]),
         Route("/v1/sandboxes/{ref}/told", told, methods=["POST"]),
     ]
 
 
-async def _verified(audit: AuditLog, report: Report) -> AuditReport:
+async def _verified(audit: AuditLog, report: Report, anchors: Sequence[AuditAnchor]) -> AuditReport:
     """Check the log in a thread, which ends soon after the caller has left."""
     loop, left = asyncio.get_running_loop(), threading.Event()
     total_bytes, done_bytes = await asyncio.to_thread(audit.size_bytes), 0
@@ -94,6 +100,6 @@ async def _verified(audit: AuditLog, report: Report) -> AuditReport:
         loop.call_soon_threadsafe(came, count)
 
     try:
-        return await asyncio.to_thread(audit.verify, read)
+        return await asyncio.to_thread(audit.verify, read, anchors)
     finally:
         left.set()

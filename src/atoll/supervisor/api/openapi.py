@@ -119,7 +119,9 @@ OPERATIONS = (
     Operation("get", "/v1/asks/{ask}", "One of them", None, types.Ask),
     Operation("post", "/v1/asks/{ask}/answer", "Answer it", types.Answer, types.Ask),
     Operation("get", "/v1/audit", "A page of the audit log", None, types.AuditPage),
-    Operation("get", "/v1/audit/verify", "Check the whole audit log", None, types.AuditReport),
+    Operation(
+        "post", "/v1/audit/verify", "Check the whole audit log", protocol.AuditCheck, types.AuditReport
+    ),
     Operation("get", "/v1/snapshots", "All snapshots, or one sandbox's", None, list[types.SnapshotInfo]),
     Operation("get", "/v1/snapshots/{ref}", "One snapshot, by id or name", None, types.SnapshotInfo),
     Operation("get", "/v1/snapshots/{ref}/digest", "The digest of all that it consists of", None, str),
