@@ -48,6 +48,7 @@ SECTIONS = {
         "asks": "Show which acts of sandboxes wait for an answer.",
         "approve": "Let an act go on that waits for an answer.",
         "deny": "Refuse an act that waits for an answer.",
+        "alerts": "Show what a person may want to know at once.",
         "secret": "Create, list, update and delete secrets.",
         "unplug": "Cut sandboxes off and freeze them.",
         "replug": "Give unplugged sandboxes their network back.",

@@ -151,6 +151,16 @@ class Home:
         return self.path / "ask-webhook.key"
 
     @property
+    def alerts(self) -> Path:
+        """The newest alerts, and what is known already and so raises none."""
+        return self.path / "alerts"
+
+    @property
+    def alert_webhook_key(self) -> Path:
+        """The key that the webhook of alerts is signed with."""
+        return self.path / "alert-webhook.key"
+
+    @property
     def log(self) -> Path:
         """The supervisor's log."""
         return self.path / "supervisor.log"
@@ -175,6 +185,7 @@ class Home:
                 self.keys,
                 self.secrets,
                 self.audit,
+                self.alerts,
             ):
                 _make_private(directory, links=True)
             if self.run.parent != self.path:

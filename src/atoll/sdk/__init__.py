@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from atoll.sdk._async.alerts import AsyncAlerts
     from atoll.sdk._async.asks import AsyncAsks
     from atoll.sdk._async.audit import AsyncAudit
     from atoll.sdk._async.code import AsyncCode
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from atoll.sdk._async.volumefiles import AsyncVolumeFiles
     from atoll.sdk._async.volumes import AsyncVolumes
     from atoll.sdk._async.watch import AsyncWatch
+    from atoll.sdk._sync.alerts import Alerts
     from atoll.sdk._sync.asks import Asks
     from atoll.sdk._sync.audit import Audit
     from atoll.sdk._sync.code import Code
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from atoll.sdk._sync.watch import Watch
 
 __all__ = [
+    "AsyncAlerts",
     "AsyncAsks",
     "AsyncAudit",
     "AsyncCode",
@@ -79,6 +82,7 @@ __all__ = [
     "AsyncVolumeFiles",
     "AsyncVolumes",
     "AsyncWatch",
+    "Alerts",
     "Asks",
     "Audit",
     "Code",

@@ -7,6 +7,7 @@ from starlette.types import ASGIApp
 
 from atoll.supervisor.api import make_app
 from atoll.supervisor.api.acts import RequestActs
+from atoll.supervisor.api.alerts import alert_routes
 from atoll.supervisor.api.asks import ask_routes
 from atoll.supervisor.api.audit import audit_routes
 from atoll.supervisor.api.builds import build_routes
@@ -73,6 +74,7 @@ def _sandbox_routes(system: System) -> list[Route]:
         ),
         *power_routes(_power_parts(system)),
         *ask_routes(inventory=inventory, asks=system.asks, tasks=tasks),
+        *alert_routes(inventory=inventory, alerts=system.alerts),
         *usage_routes(inventory=inventory, usage=system.usage, history=system.history),
         *state_routes(
             changes=changes,

@@ -91,6 +91,7 @@ async def serve(home: Home, settings: Settings, disks: DiskKind, *, complete: bo
             task.cancel()
         system.holds.close()
         system.asks.close()
+        system.alerts.close()
         await api.aclose()
         if tracing is not None:
             await asyncio.to_thread(tracing.close)

@@ -15,7 +15,9 @@ from atoll.errors import InvalidSpecError
 from atoll.types.internal import converted
 
 MIB = 1 << 20
+ALERT_RULES = ("refusals", "canary", "unplugged", "host", "secret")
 _MOST = 1e9
+_ALERTS_MOST = 1_000_000
 _LOW_MOST = 50.0
 # More would wait for the supervisor itself, which needs some 15 ms of a processor for each copy.
 _RESTORES_MOST = 8
@@ -73,6 +75,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ask_webhook: ``ATOLL_ASK_WEBHOOK``: the address that asks are posted to, or nothing.
         ask_notify: ``ATOLL_ASK_NOTIFY``: where asks are pushed to, as apprise takes it, separated by spaces.
         otel_endpoint: ``ATOLL_OTEL_ENDPOINT``: where spans of requests are sent to, or nothing.
+        alert_webhook: ``ATOLL_ALERT_WEBHOOK``: the address that alerts are posted to, or nothing.
+        alert_rules: ``ATOLL_ALERT_RULES``: the rules that raise alerts, separated by spaces, or ``none``.
+        alert_refusals: ``ATOLL_ALERT_REFUSALS``: so many refusals of a sandbox in a minute raise one.
+        alerts_a_minute: ``ATOLL_ALERTS_A_MINUTE``: the most alerts of one rule and team in a minute.
         log_level: ``ATOLL_LOG``: ``debug``, ``info``, ``warning`` or ``error``.
     """
 
@@ -101,6 +107,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ask_webhook: str = ""
     ask_notify: str = ""
     otel_endpoint: str = ""
+    alert_webhook: str = ""
+    alert_rules: str = " ".join(ALERT_RULES)
+    alert_refusals: int = 30
+    alerts_a_minute: int = 10
     log_level: str = "info"
 
     def mirrors(self) -> dict[str, list[str]]:
@@ -174,6 +184,10 @@ _VARIABLES: dict[str, tuple[str, type]] = {
     "ATOLL_ASK_WEBHOOK": ("ask_webhook", str),
     "ATOLL_ASK_NOTIFY": ("ask_notify", str),
     "ATOLL_OTEL_ENDPOINT": ("otel_endpoint", str),
+    "ATOLL_ALERT_WEBHOOK": ("alert_webhook", str),
+    "ATOLL_ALERT_RULES": ("alert_rules", str),
+    "ATOLL_ALERT_REFUSALS": ("alert_refusals", int),
+    "ATOLL_ALERTS_A_MINUTE": ("alerts_a_minute", int),
     "ATOLL_LOG": ("log_level", str),
 }
 
@@ -226,18 +240,33 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         if getattr(settings, name) not in ("on", "off"):
             raise InvalidSpecError(f"{_variable(name)} is {getattr(settings, name)!r}", hint="give on or off")
     settings.anchor_argv()
-    _check_webhook(settings.ask_webhook)
+    _check_webhook("ATOLL_ASK_WEBHOOK", settings.ask_webhook)
+    _check_webhook("ATOLL_ALERT_WEBHOOK", settings.alert_webhook)
+    _check_alerts(settings)
     if settings.log_level not in _LOG_LEVELS:
         hint = f"give {', '.join(_LOG_LEVELS[:-1])} or {_LOG_LEVELS[-1]}"
         raise InvalidSpecError(f"ATOLL_LOG is {settings.log_level!r}", hint=hint)
     return settings
 
 
-def _check_webhook(url: str) -> None:
-    """Refuse an address that asks must not go to. It may hold a secret, so the error does not repeat it."""
+def _check_alerts(settings: Settings) -> None:
+    unknown = set(settings.alert_rules.split()) - {*ALERT_RULES, "none"}
+    if unknown:
+        raise InvalidSpecError(
+            f"ATOLL_ALERT_RULES has {min(unknown)!r}", hint=f"rules: {' '.join(ALERT_RULES)}; or none"
+        )
+    for name in ("alert_refusals", "alerts_a_minute"):
+        if not 1 <= getattr(settings, name) <= _ALERTS_MOST:
+            raise InvalidSpecError(
+                f"{_variable(name)} is {getattr(settings, name)}", hint=f"give 1 to {_ALERTS_MOST}"
+            )
+
+
+def _check_webhook(variable: str, url: str) -> None:
+    """Refuse an address that nothing must be posted to. It may hold a secret, so the error does not repeat it."""
     if url and not _is_webhook(url):
         raise InvalidSpecError(
-            "ATOLL_ASK_WEBHOOK is not an address that asks can be posted to",
+            f"{variable} is not an address that can be posted to",
             hint="give https://HOST/PATH, or http://127.0.0.1:PORT/PATH; without a user, a password or a #part",
         )
 

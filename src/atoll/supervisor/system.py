@@ -7,6 +7,7 @@ import logging
 from functools import partial
 
 from atoll.host import Home, disk_usage
+from atoll.supervisor.alerting import Alerting
 from atoll.supervisor.asking import make_asks
 from atoll.supervisor.assembly import Machines, Rooms, State, Steps, Storage, Tenants
 from atoll.supervisor.dialing.neighbours import Neighbours
@@ -141,6 +142,8 @@ class System:
         self.services = Services(inventory=self.inventory, wakes=self.wakes, agents=machines.agents)
         self.limits = make_limit_changes(state, machines, tenants, steps)
         self.asks = make_asks(self.settings, self._rooms, state, self.limits)
+        self._alerting = Alerting(self.settings, state)
+        self.alerts = self._alerting.book
         self.team_deletion = TeamDeletion(
             teams=self.teams,
             keys=self.keys,
@@ -283,6 +286,7 @@ class System:
         tenants = (self.teams, self.keys, self.delegations, self.secrets)
         for store in (*tenants, self.inventory, self.volumes, self.templates):
             await store.load()
+        self._alerting.load()
         await asyncio.to_thread(self._rooms.programs.keep)
         self.trash.resume()
         await self.egress.start()
@@ -358,6 +362,7 @@ class System:
         await self._rooms.links.aclose(stay=stay)
         await self.egress.aclose(stay=stay)
         await self.trash.aclose(_ERASE_S)
+        self._alerting.close()
         await self._state.aclose()
 
     def _look(self) -> tuple[tuple[str, ...], int, bool]:

@@ -1,5 +1,6 @@
 """Frozen values that cross room borders: requests and observations. There is no input or output here."""
 
+from atoll.types.alerts import Alert, AlertPage, AlertRule
 from atoll.types.asks import Answer, Ask, AskKind, AskOutcome, AskPage, PastAnswer
 from atoll.types.audit import (
     AuditAnchor,
@@ -101,6 +102,9 @@ __all__ = [
     "HOST_NAME",
     "NO_LIMIT",
     "Action",
+    "Alert",
+    "AlertPage",
+    "AlertRule",
     "Answer",
     "Ask",
     "AskKind",

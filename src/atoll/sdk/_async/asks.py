@@ -8,14 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from urllib.parse import quote, urlencode
 
 from atoll.errors import AskNotFoundError, AtollError, InvalidSpecError, SupervisorError
-from atoll.sdk._async import http
 from atoll.sdk._async.api import AsyncApi
+from atoll.sdk._async.page_stream import AsyncPageStream
 from atoll.sdk._io_async import Background, call, sleep
 from atoll.types import Answer, Ask, AskPage
-from atoll.types.internal import check_number, check_text, from_json
+from atoll.types.internal import check_number, check_text
 
 _AGAIN_S = 0.5
-_SILENCE_S = 30.0
 _SETTLE_S = 30.0
 _log = logging.getLogger("atoll")
 
@@ -111,20 +110,13 @@ class AsyncFollowing:
     def __init__(self, api: AsyncApi, sandbox: str | None) -> None:
         self._api = api
         self._path = f"/v1/asks/follow{_query(sandbox)}"
-        self._stream: http.AsyncAnswer | None = None
-        self._rest = b""
+        self._pages = AsyncPageStream(api, AskPage)
         self._first: AskPage | None = None
         self._ended = False
 
     async def begin(self) -> None:
         """Have asks come from now on: from here on, somebody is there who can answer."""
-        self._rest = b""
-        self._stream = await self._api.stream("GET", self._path, silence_s=_SILENCE_S)
-        try:
-            self._first = await self._next()
-        except BaseException:
-            self._stream.close()
-            raise
+        self._first = await self._pages.begin(self._path)
 
     async def __aiter__(self) -> AsyncIterator[Ask]:
         shown: set[str] = set()
@@ -132,7 +124,7 @@ class AsyncFollowing:
             try:
                 if self._first is None:
                     await self.begin()
-                while (page := self._first or await self._next()) is not None:
+                while (page := self._first or await self._pages.next()) is not None:
                     self._first = None
                     waiting = {ask.ask_id for ask in page.asks}
                     for ask in page.asks:
@@ -147,20 +139,6 @@ class AsyncFollowing:
             if not self._ended:
                 await sleep(_AGAIN_S)
 
-    async def _next(self) -> AskPage | None:
-        """The next page; None at the end of the answer."""
-        while self._stream is not None:
-            line, newline, rest = self._rest.partition(b"\n")
-            if newline:
-                self._rest = rest
-                if line:
-                    return from_json(line, AskPage)
-            elif data := await self._stream.read():
-                self._rest += data
-            else:
-                break
-        return None
-
     async def _whole(self, ask_id: str) -> Ask | None:
         """An ask with its body; None if it has ended meanwhile."""
         try:
@@ -172,13 +150,11 @@ class AsyncFollowing:
     def end(self) -> None:
         """End the iteration, from any thread or task."""
         self._ended = True
-        if self._stream is not None:
-            self._stream.abort()
+        self._pages.abort()
 
     def close(self) -> None:
         """Drop what was not read."""
-        if self._stream is not None:
-            self._stream.close()
+        self._pages.close()
 
 
 class AsyncAnswering:

@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterator
 from urllib.parse import quote, urlencode
 
 from atoll.errors import AskNotFoundError, AtollError, InvalidSpecError, SupervisorError
-from atoll.sdk._sync import http
 from atoll.sdk._sync.api import Api
+from atoll.sdk._sync.page_stream import PageStream
 from atoll.sdk._io_sync import Background, call, sleep
 from atoll.types import Answer, Ask, AskPage
-from atoll.types.internal import check_number, check_text, from_json
+from atoll.types.internal import check_number, check_text
 
 _AGAIN_S = 0.5
-_SILENCE_S = 30.0
 _SETTLE_S = 30.0
 _log = logging.getLogger("atoll")
 
@@ -112,20 +111,13 @@ class Following:
     def __init__(self, api: Api, sandbox: str | None) -> None:
         self._api = api
         self._path = f"/v1/asks/follow{_query(sandbox)}"
-        self._stream: http.Answer | None = None
-        self._rest = b""
+        self._pages = PageStream(api, AskPage)
         self._first: AskPage | None = None
         self._ended = False
 
     def begin(self) -> None:
         """Have asks come from now on: from here on, somebody is there who can answer."""
-        self._rest = b""
-        self._stream = self._api.stream("GET", self._path, silence_s=_SILENCE_S)
-        try:
-            self._first = self._next()
-        except BaseException:
-            self._stream.close()
-            raise
+        self._first = self._pages.begin(self._path)
 
     def __iter__(self) -> Iterator[Ask]:
         shown: set[str] = set()
@@ -133,7 +125,7 @@ class Following:
             try:
                 if self._first is None:
                     self.begin()
-                while (page := self._first or self._next()) is not None:
+                while (page := self._first or self._pages.next()) is not None:
                     self._first = None
                     waiting = {ask.ask_id for ask in page.asks}
                     for ask in page.asks:
@@ -148,20 +140,6 @@ class Following:
             if not self._ended:
                 sleep(_AGAIN_S)
 
-    def _next(self) -> AskPage | None:
-        """The next page; None at the end of the answer."""
-        while self._stream is not None:
-            line, newline, rest = self._rest.partition(b"\n")
-            if newline:
-                self._rest = rest
-                if line:
-                    return from_json(line, AskPage)
-            elif data := self._stream.read():
-                self._rest += data
-            else:
-                break
-        return None
-
     def _whole(self, ask_id: str) -> Ask | None:
         """An ask with its body; None if it has ended meanwhile."""
         try:
@@ -173,13 +151,11 @@ class Following:
     def end(self) -> None:
         """End the iteration, from any thread or task."""
         self._ended = True
-        if self._stream is not None:
-            self._stream.abort()
+        self._pages.abort()
 
     def close(self) -> None:
         """Drop what was not read."""
-        if self._stream is not None:
-            self._stream.close()
+        self._pages.close()
 
 
 class Answering:

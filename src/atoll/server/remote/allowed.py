@@ -267,6 +267,8 @@ OPERATIONS: tuple[Operation, ...] = (
         (_team,),
         ("after", "newest", "limit", "sandbox", "act", "delegation", "since", "until"),
     ),
+    Operation("GET", "/v1/alerts", (_team, _filtered), ("sandbox", "after", "newest")),
+    Operation("GET", "/v1/alerts/follow", (_team, _filtered), ("sandbox", "after", "newest")),
     Operation("DELETE", "/v1/requests/{token}", (_request,)),
     Operation("GET", "/v1/snapshots", (_team, _filtered), ("sandbox",)),
     Operation("GET", "/v1/snapshots/{ref}", (_snapshot,)),

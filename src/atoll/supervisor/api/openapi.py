@@ -122,6 +122,8 @@ OPERATIONS = (
     Operation(
         "post", "/v1/audit/verify", "Check the whole audit log", protocol.AuditCheck, types.AuditReport
     ),
+    Operation("get", "/v1/alerts", "The newest alerts", None, types.AlertPage),
+    Operation("get", "/v1/alerts/follow", "The same, and then each new one", None, types.AlertPage),
     Operation("get", "/v1/snapshots", "All snapshots, or one sandbox's", None, list[types.SnapshotInfo]),
     Operation("get", "/v1/snapshots/{ref}", "One snapshot, by id or name", None, types.SnapshotInfo),
     Operation("get", "/v1/snapshots/{ref}/digest", "The digest of all that it consists of", None, str),
@@ -258,6 +260,8 @@ _QUERY = {
     "/v1/audit": ("after", "newest", "limit", "sandbox", "team", "act", "delegation", "since", "until"),
     "/v1/sandboxes": ("state", "metadata", "team", "limit", "cursor"),
     f"{_ONE}/logs": ("offset",),
+    "/v1/alerts": ("sandbox", "team", "after", "newest"),
+    "/v1/alerts/follow": ("sandbox", "team", "after", "newest"),
     "/v1/snapshots": ("sandbox", "team"),
     "/v1/keys": ("team",),
     "/v1/secrets": ("team",),

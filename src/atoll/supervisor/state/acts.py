@@ -16,7 +16,7 @@ from atoll.network import Pace
 from atoll.policy import masked
 from atoll.protocol import ours
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
-from atoll.types import Ask, Delegation, EgressDecision
+from atoll.types import Alert, Ask, Delegation, EgressDecision
 
 # What a change of a sandbox's row tells with its new value. All else shows in the act itself, or is no act.
 _SETTINGS = ("name", "network", "limits", "lifecycle", "services", "volumes", "metadata")
@@ -33,10 +33,12 @@ class Acts:
 
     Args:
         boot_s: A clock that never jumps.
+        watched: Called with what has happened to a sandbox.
     """
 
     log: AuditLog
     boot_s: Callable[[], float]
+    watched: Callable[[str, SandboxRow], None] | None = None
     _paces: dict[str, Pace] = field(default_factory=dict, init=False)
     _more: Counter[str] = field(default_factory=Counter, init=False)
 
@@ -92,6 +94,8 @@ class Acts:
                 details["decisions"] = more
             self.forget(new.sandbox_id)
         self._of_sandbox(f"sandbox.{verb}", new, {name: value for name, value in details.items() if value})
+        if self.watched is not None:
+            self.watched(verb, new)
 
     def changed(self, old: SandboxRow, new: SandboxRow) -> None:
         """Note which settings of a sandbox have changed."""
@@ -181,6 +185,20 @@ class Acts:
                 details=_details(told),
             )
 
+    def alerted(self, alert: Alert) -> None:
+        """Note an alert. There are few of them, whatever a guest does."""
+        told = {
+            "alert": alert.alert_id,
+            "title": alert.title,
+            "count": alert.count,
+            "subjects": ", ".join(alert.subjects),
+        }
+        self._of_alert(f"alert.{alert.rule}", alert, told)
+
+    def alert_untold(self, alert: Alert, why: str) -> None:
+        """Note that the webhook was not told of an alert."""
+        self._of_alert("alert.untold", alert, {"alert": alert.alert_id, "reason": why})
+
     def forget(self, sandbox_id: str) -> None:
         """Drop the counts of a sandbox that is gone."""
         self._paces.pop(sandbox_id, None)
@@ -204,6 +222,15 @@ class Acts:
                 details={"count": more},
             )
         return True
+
+    def _of_alert(self, act: str, alert: Alert, details: dict[str, Any]) -> None:
+        self.log.note(
+            act,
+            sandbox_id=alert.sandbox_id,
+            team=alert.team,
+            delegation=alert.delegation,
+            details=_details(details),
+        )
 
     def _of_sandbox(self, act: str, row: SandboxRow, details: dict[str, Any]) -> None:
         self.log.note(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import msgspec
 
 from atoll.host import append_log, forget_log_head
 from atoll.supervisor.state.acts import Acts
+from atoll.supervisor.state.alert_rules import About
 from atoll.supervisor.state.journal import Journal
 from atoll.types import EgressDecision
 
@@ -32,11 +33,13 @@ class DecisionLog:
 
     Args:
         path: Returns the path of the file of a sandbox.
+        watched: Called with all decisions at once, also with those that get no entry.
     """
 
     path: Callable[[str], Path]
     journal: Journal
     acts: Acts
+    watched: Callable[[About, Iterable[EgressDecision]], None] | None = None
     _pending: dict[str, dict[_Key, EgressDecision]] = field(default_factory=dict, init=False)
     _lost: dict[str, int] = field(default_factory=dict, init=False)
     _acting: dict[str, tuple[str | None, str | None]] = field(default_factory=dict, init=False)
@@ -45,7 +48,7 @@ class DecisionLog:
     def add(
         self,
         sandbox_id: str,
-        decisions: Iterable[EgressDecision],
+        decisions: Sequence[EgressDecision],
         delegation: str | None = None,
         team: str | None = None,
     ) -> None:
@@ -55,6 +58,8 @@ class DecisionLog:
             delegation: The uid of what it acts under.
             team: Its team.
         """
+        if self.watched is not None:
+            self.watched(About(sandbox_id, team, delegation), decisions)
         self._acting[sandbox_id] = delegation, team
         pending = self._pending.setdefault(sandbox_id, {})
         for one in decisions:

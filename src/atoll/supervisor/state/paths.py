@@ -22,6 +22,9 @@ class Paths:
         self.volumes = home.volumes
         self.hooks = home.path / "hooks"
         self.ask_webhook_key = home.ask_webhook_key
+        self.alert_webhook_key = home.alert_webhook_key
+        self.alerts = home.alerts / "alerts"
+        self.seen = home.alerts / "seen"
         self.machines = home.run / "m"
         self.roots = home.run / "roots"
         self.unplug_stamp = home.run / "unplugged"

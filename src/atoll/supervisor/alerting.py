@@ -1,0 +1,64 @@
+"""Makes the parts that raise alerts."""
+
+from __future__ import annotations
+
+from atoll.errors import AtollError
+from atoll.secrets import KeyFile
+from atoll.supervisor.assembly import State
+from atoll.supervisor.lifecycle.alert_webhook import AlertWebhook
+from atoll.supervisor.lifecycle.signed_posts import SignedPosts
+from atoll.supervisor.lifecycle.untold import Untold
+from atoll.supervisor.settings import Settings
+from atoll.supervisor.state.alert_book import AlertBook
+from atoll.supervisor.state.alert_rules import AlertRules
+from atoll.supervisor.state.seen import Seen
+from atoll.types import Alert
+
+
+class Alerting:
+    """The rules, which hear of all decisions and of all that happens to sandboxes, and the alerts that they raise.
+
+    Raises:
+        HostError: The key of the webhook cannot be made or used.
+    """
+
+    def __init__(self, settings: Settings, state: State) -> None:
+        self._state = state
+        self.book = AlertBook(state.paths.alerts, state.clock.unix_s)
+        self.rules = AlertRules(
+            settings=settings,
+            seen=Seen(state.paths.seen),
+            book=self.book,
+            name_of=self._name_of,
+            tell=self._tell,
+            boot_s=state.clock.boot_s,
+        )
+        self._webhook: AlertWebhook | None = None
+        if settings.alert_webhook:
+            key = KeyFile(state.paths.alert_webhook_key).create()
+            posts = SignedPosts(settings.alert_webhook, key, state.clock.unix_s)
+            untold = Untold("the webhook of alerts", state.acts, state.clock.boot_s)
+            self._webhook = AlertWebhook(posts, state.acts, untold)
+        state.acts.watched = self.rules.arrived
+        state.decisions.watched = self.rules.decided
+
+    def load(self) -> None:
+        """Read what earlier supervisors have raised and seen, once the sandboxes are known."""
+        self.book.load()
+        self.rules.seen.load({one.sandbox_id for one in self._state.inventory.all()}.__contains__)
+
+    def close(self) -> None:
+        """Tell of what was only counted so far."""
+        self.rules.close()
+        self.book.close()
+
+    def _name_of(self, sandbox_id: str) -> str | None:
+        try:
+            return self._state.inventory.sandbox(sandbox_id).row.name
+        except AtollError:  # it is only being made, or gone
+            return None
+
+    def _tell(self, alert: Alert) -> None:
+        self._state.acts.alerted(alert)
+        if self._webhook is not None:
+            self._state.tasks.watch(self._webhook.tell(alert))
