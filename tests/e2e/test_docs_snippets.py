@@ -30,7 +30,47 @@ sandbox.processes.start(["python3", "-m", "http.server", "8000"])
     "states-and-snapshots": "from atoll import Sandbox\nsandbox = Sandbox.create(name='work')\n",
     "volumes": "from atoll import Volumes\n",
 }
+# A sandbox that reads accounts at a bank, and has paid after somebody has approved it.
+_AUDITED = r"""
+python3 -m http.server --bind 127.0.0.1 0 > bank.log 2>&1 & bank=$!
+trap 'kill $bank' EXIT
+until port=$(grep -o 'port [0-9]*' bank.log | cut -d ' ' -f 2) && test -n "$port"; do sleep 0.05; done
+echo a-token-of-the-bank | atoll secret create bank --host host.atoll.internal
+cat > policy.toml <<END
+[[rules]]
+name = "pay"
+action = "ask"
+hosts = ["host.atoll.internal"]
+ports = [$port]
+methods = ["POST"]
+inject = [{ secret = "bank", format = "Bearer {}" }]
+
+[[rules]]
+name = "read"
+hosts = ["host.atoll.internal"]
+ports = [$port]
+methods = ["GET"]
+inject = [{ secret = "bank", format = "Bearer {}" }]
+END
+atoll create --name work --on-behalf-of "Ada Lovelace" --network policy.toml
+atoll asks --follow > asks.txt & asks=$!
+trap 'kill $bank $asks' EXIT
+sleep 0.5
+atoll exec work -- curl -s "http://host.atoll.internal:$port/" > /dev/null
+atoll exec work -- curl -s -m 30 -d 'to=ACME' "http://host.atoll.internal:$port/v1/payments" > /dev/null &
+payment=$!
+until ask=$(atoll asks work --json | grep -o '"ask_id":"[0-9a-f]*"' | cut -d '"' -f 4)
+    test -n "$ask"
+do sleep 0.05; done
+atoll approve "$ask"
+wait $payment
+atoll exec work -- curl -s "http://evil.example:$port/" > /dev/null || true
+atoll team create reef
+atoll key create reef --name bob > key.txt
+sleep 0.5
+"""
 _SHELL_BEFORE = {
+    "auditor": _AUDITED,
     "evals": "atoll create --name work",
     "files-and-processes": "atoll create --name work && atoll exec work -- mkdir /workspace/results",
     "secrets": "echo a token > mail.token",

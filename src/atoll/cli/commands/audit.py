@@ -146,7 +146,7 @@ def _show(entry: AuditEntry, *, as_json: bool) -> None:
         "team": entry.team,
         "under": entry.delegation,
         **entry.details,
-        "by": entry.caller,
+        "by": entry.caller or entry.details.get("by"),
     }
     words += [f"{name}={value}" for name, value in named.items() if value is not None]
     click.echo(plain("  ".join(words)))
