@@ -270,6 +270,8 @@ async def test_an_unplugged_sandbox_raises_an_alert_with_the_reason(harness: Har
         await harness.ask("POST", f"/v1/sandboxes/{ref}/unplug", {"reason": reason})
         (one,) = await alerts(harness, f"?sandbox={ref}")
         assert (one["rule"], one["title"]) == (rule, f"unplugged: {reason}")
+        entries = (await harness.ask("GET", f"/v1/audit?act=sandbox.unplugged&sandbox={ref}")).json["entries"]
+        assert [entry["details"] for entry in entries] == [{"reason": reason}]
 
 
 @with_harness

@@ -83,12 +83,12 @@ class Acts:
         if old is None:
             details = {"image": new.image, "snapshot": new.snapshot_id, "by": new.made_by}
             details |= _delegated(new.delegation)
+        elif new.unplugged is not None and old.unplugged is None:  # before its state: it is paused by that
+            details = {"reason": new.unplugged.reason}
         elif new.state in ("paused", "suspended"):
             details = {"cause": new.sleep_cause}
         elif new.state == "crashed":
             details = {"reason": new.reason}
-        elif new.unplugged is not None and old.unplugged is None:
-            details = {"reason": new.unplugged.reason}
         if new.state == "killed":
             if more := self._more[new.sandbox_id]:
                 details["decisions"] = more
