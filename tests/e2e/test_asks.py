@@ -16,7 +16,7 @@ import pytest
 from tests.e2e.command_line import atoll, said
 from tests.waiting import until
 
-from atoll import Asks, Audit, Sandbox, Secrets, Supervisor
+from atoll import Asks, Audit, Lifecycle, Sandbox, Secrets, Supervisor
 from atoll.errors import AskAnswerError
 from atoll.types import HOST_NAME, Answer, Ask, Inject, Policy, Rule
 
@@ -199,6 +199,31 @@ def test_another_body_is_another_ask(payer: Sandbox, port: int) -> None:
         Asks.deny(second)
         background.wait()
     assert paid("/altered") == []
+
+
+def test_a_sandbox_sleeps_while_its_request_waits_and_the_answer_wakes_it(
+    module_home: Path, port: int
+) -> None:
+    del module_home
+    lifecycle = Lifecycle(idle_suspend_s=1, wake_on_data=True)
+    with (
+        Sandbox.create(network=policy(port), lifecycle=lifecycle, name="sleeper") as sandbox,
+        sandbox.on_ask(lambda ask: None),
+    ):
+        for path, verdict in (("/asleep", "paid"), ("/refused", "Not today.")):
+            line = f"curl -sS -d 100 http://{HOST_NAME}:{port}{path} > answer"
+            sandbox.processes.start(["sh", "-c", line], stream=False)
+            until(lambda: Asks.list(sandbox="sleeper"))
+            until(lambda: sandbox.info().state == "suspended")
+            (ask,) = Asks.list(sandbox="sleeper")
+            if verdict == "paid":
+                Asks.approve(ask)
+            else:
+                Asks.deny(ask, verdict)
+            until(lambda: sandbox.info().state == "running")  # nobody but the answer has used it
+            until(lambda verdict=verdict: verdict in sandbox.run("cat answer").stdout)  # type: ignore[misc]
+    assert len(paid("/asleep")) == 1
+    assert paid("/refused") == []
 
 
 def test_a_question_of_a_program_outside_is_answered_like_a_request(payer: Sandbox) -> None:
