@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from pathlib import Path
@@ -11,8 +12,8 @@ from tests.e2e.command_line import said
 from tests.receiver import receiving
 from tests.waiting import until
 
-from atoll import Audit, Sandbox, Secrets, Supervisor
-from atoll.sdk import Alerts
+from atoll import AsyncSandbox, Audit, Sandbox, Secrets, Supervisor
+from atoll.sdk import Alerts, AsyncAlerts
 from atoll.types import HOST_NAME, Alert, Inject, Policy, Rule
 
 
@@ -43,6 +44,7 @@ def test_a_new_host_a_secret_and_a_canary_reach_whoever_listens(
             assert rules == ["host", "secret", "canary"]
             assert all(moment - alert.at < 1 for moment, alert in heard)
             posts = [post for post in receiver.posts if post.path == "/hook?to=me"]
+            posts.sort(key=lambda post: post.json["alert_id"])  # two at once may come in any order
             assert [post.json["rule"] for post in posts] == rules
             assert "/c" not in [post.path for post in receiver.posts]
             assert [alert.rule for alert in Alerts.list(sandbox="work")] == rules
@@ -52,3 +54,28 @@ def test_a_new_host_a_secret_and_a_canary_reach_whoever_listens(
                 f"1 first use of a secret: bank, at {HOST_NAME}",
             ]
         assert [entry.act for entry in Audit.entries(act="alert")] == [f"alert.{rule}" for rule in rules]
+
+
+def test_a_coroutine_function_hears_too_and_one_that_fails_hears_the_next(home: Path) -> None:
+    del home
+    heard: list[Alert] = []
+    both = asyncio.Event()
+
+    async def handle(alert: Alert) -> None:
+        heard.append(alert)
+        if len(heard) == 2:
+            both.set()
+        raise ValueError("on purpose")
+
+    async def main() -> None:
+        async with AsyncAlerts.on_alert(handle), await AsyncSandbox.create() as sandbox:
+            for reason in ("odd", "odd again"):
+                await sandbox.unplug(reason)
+                await sandbox.replug()
+            other = await AsyncSandbox.create()
+            await other.unplug("odder")
+            await asyncio.wait_for(both.wait(), 30)
+            await other.kill()
+
+    asyncio.run(main())
+    assert [alert.title for alert in heard] == ["unplugged: odd", "unplugged: odder"]

@@ -43,8 +43,9 @@ from atoll.errors import (
     TemplateNotFoundError,
     UnsupportedError,
 )
-from atoll.sdk import Login
+from atoll.sdk import Alerts, Login
 from atoll.types import (
+    Alert,
     BuildLine,
     CopyStep,
     EnvStep,
@@ -386,3 +387,13 @@ def test_whoever_uses_a_sandbox_is_told_its_powers(sandbox: Sandbox) -> None:
     assert [each.kind for each in found.reaches] == ["public"]
     who = "The user of this machine" if found.team is None else f"Every key of the team {found.team}"
     assert found.held_by[0].startswith(who)
+
+
+def test_whoever_uses_a_sandbox_hears_of_its_alerts(sandbox: Sandbox) -> None:
+    heard: list[Alert] = []
+    with Alerts.on_alert(heard.append, sandbox=sandbox.id):
+        sandbox.unplug("it behaves oddly")
+        until(lambda: heard)
+        sandbox.replug()
+    assert [alert.title for alert in heard] == ["unplugged: it behaves oddly"]
+    assert heard == Alerts.list(sandbox=sandbox.id)

@@ -180,7 +180,7 @@ def test_what_is_another_team_s_looks_as_if_it_were_not_there(server: Server, re
 
 
 def test_lists_have_the_team_s_own_whatever_the_client_asks_for(server: Server, reef: Reef) -> None:
-    for path in ("sandboxes", "snapshots", "volumes", "secrets", "templates", "disk", "audit"):
+    for path in ("sandboxes", "snapshots", "volumes", "secrets", "templates", "disk", "audit", "alerts"):
         answer = ask(server, reef.key, "GET", f"/atoll/v1/{path}?team=reef&team=")
         assert answer.status_code == 200, answer.text
         for thing in (*reef.things.values(), *reef.names.values()):
