@@ -47,6 +47,20 @@ from atoll.types.given import GuestPath
 from atoll.types.images import ImageAccess, ImageInfo, RegistryLogin
 from atoll.types.lifecycle import Idle, Lifecycle, OnExpiry, SleepCause
 from atoll.types.limits import NO_LIMIT, Limits
+from atoll.types.models import (
+    BudgetPeriod,
+    ModelAccess,
+    ModelBudget,
+    ModelBudgetUse,
+    ModelKind,
+    ModelPrice,
+    ModelPriceRow,
+    ModelPrices,
+    ModelProvider,
+    ModelReport,
+    ModelSetup,
+    ModelUse,
+)
 from atoll.types.notebook import Rows
 from atoll.types.powers import Powers, Reach, ReachKind, SecretPower, VolumePower
 from atoll.types.processes import ExecResult, MemoryKill, Output, ProcessInfo, TerminalSize
@@ -119,6 +133,7 @@ __all__ = [
     "AuditReport",
     "AuditSource",
     "Boot",
+    "BudgetPeriod",
     "BuildInfo",
     "BuildLine",
     "BuildState",
@@ -162,6 +177,17 @@ __all__ = [
     "Limits",
     "Mcp",
     "MemoryKill",
+    "ModelAccess",
+    "ModelBudget",
+    "ModelBudgetUse",
+    "ModelKind",
+    "ModelPrice",
+    "ModelPriceRow",
+    "ModelPrices",
+    "ModelProvider",
+    "ModelReport",
+    "ModelSetup",
+    "ModelUse",
     "NewKey",
     "OnCrash",
     "OnExpiry",

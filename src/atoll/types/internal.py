@@ -23,6 +23,7 @@ from atoll.types.given import (
     texts_of,
 )
 from atoll.types.lengths import seconds_of
+from atoll.types.models import MODEL_ENV, MODELS_HOST, check_access, nanos_of, usd_of
 from atoll.types.notebook import html_output, html_table
 from atoll.types.sandboxes import BUILD_ATTRIBUTE, ORIGIN_ATTRIBUTE, OWN_ATTRIBUTES, users_attributes
 from atoll.types.schedules import schedule_of
@@ -36,6 +37,8 @@ __all__ = [
     "ASK_DEADLINE_MOST_S",
     "BUILD_ATTRIBUTE",
     "DEFAULT_TAG",
+    "MODELS_HOST",
+    "MODEL_ENV",
     "ORIGIN_ATTRIBUTE",
     "OWN_ATTRIBUTES",
     "PASSWORD_MASK",
@@ -45,6 +48,7 @@ __all__ = [
     "SECRET_BYTES_MOST",
     "SERVICES_MOST",
     "as_json",
+    "check_access",
     "check_choice",
     "check_kind",
     "check_network",
@@ -67,11 +71,13 @@ __all__ = [
     "key_prefix",
     "local_path",
     "msgpack_reader",
+    "nanos_of",
     "one_source",
     "path_text",
     "schedule_of",
     "seconds_of",
     "texts_of",
+    "usd_of",
     "users_attributes",
     "volume_mount",
 ]
