@@ -16,6 +16,16 @@ from atoll.network.host_settings import HostSettings
 from atoll.network.inspection import Grant, Inspection
 from atoll.network.link import Link
 from atoll.network.links import SHORTAGES, Links
+from atoll.network.model_talk import (
+    Began,
+    Billed,
+    Holding,
+    ModelListener,
+    ModelMessage,
+    ModelUsage,
+    Need,
+    Returned,
+)
 from atoll.network.namespaces import cut, pins_of
 from atoll.network.pace import Pace
 from atoll.network.question import ask_about
@@ -32,19 +42,27 @@ __all__ = [
     "GUEST_INTERFACE",
     "PREFIX_BITS",
     "SHORTAGES",
+    "Began",
+    "Billed",
     "Counts",
     "EdgeProgram",
     "Flow",
     "Grant",
     "HeldRequest",
+    "Holding",
     "HostSettings",
     "Inspection",
     "Link",
     "Links",
+    "ModelListener",
+    "ModelMessage",
+    "ModelUsage",
+    "Need",
     "OpenUplink",
     "Pace",
     "Relay",
     "RelayProgram",
+    "Returned",
     "ask_about",
     "can_shape",
     "cut",

@@ -21,9 +21,12 @@ from atoll.supervisor.state.reserve import BALLAST, EmergencyReserve
 from atoll.supervisor.state.row_copies import RowCopies
 from atoll.supervisor.state.rows import (
     KEYS,
+    BudgetRow,
     DelegationRow,
+    EdgeRow,
     KeptRow,
     KeyRow,
+    ModelUseRow,
     OperationRow,
     SandboxRow,
     SecretRow,
@@ -38,7 +41,7 @@ from atoll.supervisor.state.rows import (
 from atoll.types.internal import converted, from_json
 
 DAMAGED = "damaged"
-VERSION = 2
+VERSION = 3
 """The version of the tables in schema.sql."""
 _KEEP_S = 0.05
 _T = TypeVar("_T")
@@ -54,11 +57,14 @@ _R = TypeVar(
     StepRow,
     OperationRow,
     DelegationRow,
+    BudgetRow,
+    ModelUseRow,
+    EdgeRow,
 )
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _log = logging.getLogger(__name__)
 _Row = KeptRow | UnkeptRow
-_UNKEPT = (OperationRow, StepRow, DelegationRow)
+_UNKEPT = (OperationRow, StepRow, DelegationRow, BudgetRow, ModelUseRow, EdgeRow)
 TABLES: dict[type[_Row], str] = {
     SandboxRow: "sandboxes",
     SnapshotRow: "snapshots",
@@ -70,6 +76,9 @@ TABLES: dict[type[_Row], str] = {
     StepRow: "steps",
     OperationRow: "operations",
     DelegationRow: "delegations",
+    BudgetRow: "budgets",
+    ModelUseRow: "model_uses",
+    EdgeRow: "edges",
 }
 _FOREIGN_S = 1.0
 _JSON_FIELDS = frozenset(
@@ -84,6 +93,7 @@ _JSON_FIELDS = frozenset(
         "lifecycle",
         "limits",
         "metadata",
+        "models",
         "network",
         "promoted",
         "quotas",

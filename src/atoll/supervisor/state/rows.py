@@ -15,6 +15,7 @@ from atoll.types import (
     KeyInfo,
     Lifecycle,
     Limits,
+    ModelAccess,
     OnCrash,
     Ports,
     Quotas,
@@ -59,6 +60,13 @@ class Versions(msgspec.Struct, frozen=True):
     engine_version: str = ""
 
 
+class ModelGrant(msgspec.Struct, frozen=True):
+    """The models that a sandbox may use, and the budget that it spends, which its copies share."""
+
+    access: ModelAccess
+    budget: str
+
+
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that a sandbox and its snapshots share, and that a machine needs to continue from them.
 
@@ -70,6 +78,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     - ``volumes`` are the volumes, named by their ids, by the paths where they are mounted.
     - ``delegation`` is what the sandbox acts under, all of it, so that it is as lasting as the row. None allows
       all.
+    - ``models`` are those that it may use. None is none.
     """
 
     image: str
@@ -91,6 +100,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     volumes: dict[str, VolumeMount] = {}
     team: str | None = None
     delegation: Delegation | None = None
+    models: ModelGrant | None = None
 
     @property
     def delegation_uid(self) -> str | None:
@@ -395,11 +405,70 @@ class OperationRow(msgspec.Struct, frozen=True, kw_only=True):
     link_id: str | None = None
 
 
+class BudgetRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A budget for models: how much is spent, and what the edge may still spend of it. Both together never
+    exceed the limit. Money is in nanos of a dollar.
+
+    - ``until`` is the end of the day that it counts, in Unix seconds; 0 counts everything.
+    - A limit of None is none.
+    """
+
+    budget: str
+    created_at: float
+    until: int
+    limit_tokens: int | None = None
+    limit_nanos: int | None = None
+    spent_tokens: int = 0
+    spent_nanos: int = 0
+    allotted_tokens: int = 0
+    allotted_nanos: int = 0
+
+    def but(self, **changes: object) -> BudgetRow:
+        """The same row with some fields changed."""
+        return msgspec.structs.replace(self, **changes)
+
+
+class ModelUseRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sandbox has used of a model on a day. ``use_key`` is all of that."""
+
+    use_key: str
+    created_at: float
+    day: str
+    sandbox_id: str
+    team: str | None
+    provider: str
+    model: str
+    requests: int = 0
+    input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    output: int = 0
+    estimated: int = 0
+    nanos: int = 0
+
+    def but(self, **changes: object) -> ModelUseRow:
+        """The same row with some fields changed."""
+        return msgspec.structs.replace(self, **changes)
+
+
+class EdgeRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The edge that holds parts of the budgets, and the last of its bills that is counted. There is one row."""
+
+    place: str = "edge"
+    created_at: float
+    edge: str
+    last_bill: int
+
+    def but(self, **changes: object) -> EdgeRow:
+        """The same row with some fields changed."""
+        return msgspec.structs.replace(self, **changes)
+
+
 KeptRow = SandboxRow | SnapshotRow | VolumeRow | TeamRow | KeyRow | SecretRow | TemplateRow
 """The rows with a copy beside their files."""
 
-UnkeptRow = StepRow | OperationRow | DelegationRow
-"""The rows without a copy: nothing is missing if they are lost with the database."""
+UnkeptRow = StepRow | OperationRow | DelegationRow | BudgetRow | ModelUseRow | EdgeRow
+"""The rows without a copy: little is missing if they are lost with the database, and budgets begin anew."""
 
 KEYS: dict[type[KeptRow | UnkeptRow], str] = {
     SandboxRow: "sandbox_id",
@@ -412,6 +481,9 @@ KEYS: dict[type[KeptRow | UnkeptRow], str] = {
     StepRow: "step_key",
     OperationRow: "sandbox_id",
     DelegationRow: "uid",
+    BudgetRow: "budget",
+    ModelUseRow: "use_key",
+    EdgeRow: "place",
 }
 """The field that tells rows of a kind from each other."""
 

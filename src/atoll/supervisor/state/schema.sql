@@ -58,7 +58,8 @@ CREATE TABLE sandboxes (
     on_crash TEXT NOT NULL,
     volumes TEXT NOT NULL,
     team TEXT,
-    delegation TEXT NOT NULL
+    delegation TEXT NOT NULL,
+    models TEXT NOT NULL
 );
 
 CREATE TABLE snapshots (
@@ -92,7 +93,8 @@ CREATE TABLE snapshots (
     on_crash TEXT NOT NULL,
     volumes TEXT NOT NULL,
     team TEXT,
-    delegation TEXT NOT NULL
+    delegation TEXT NOT NULL,
+    models TEXT NOT NULL
 );
 
 CREATE TABLE volumes (
@@ -169,4 +171,41 @@ CREATE TABLE delegations (
     uid TEXT PRIMARY KEY,
     issuer TEXT NOT NULL,
     created_at REAL NOT NULL
+);
+
+-- What sandboxes may spend on models. What is spent, and what the edge holds to spend, never exceeds the limit.
+CREATE TABLE budgets (
+    budget TEXT PRIMARY KEY,
+    created_at REAL NOT NULL,
+    until INTEGER NOT NULL,
+    limit_tokens INTEGER,
+    limit_nanos INTEGER,
+    spent_tokens INTEGER NOT NULL,
+    spent_nanos INTEGER NOT NULL,
+    allotted_tokens INTEGER NOT NULL,
+    allotted_nanos INTEGER NOT NULL
+);
+
+CREATE TABLE model_uses (
+    use_key TEXT PRIMARY KEY,
+    created_at REAL NOT NULL,
+    day TEXT NOT NULL,
+    sandbox_id TEXT NOT NULL,
+    team TEXT,
+    provider TEXT NOT NULL,
+    model TEXT NOT NULL,
+    requests INTEGER NOT NULL,
+    input INTEGER NOT NULL,
+    cache_read INTEGER NOT NULL,
+    cache_write INTEGER NOT NULL,
+    output INTEGER NOT NULL,
+    estimated INTEGER NOT NULL,
+    nanos INTEGER NOT NULL
+);
+
+CREATE TABLE edges (
+    place TEXT PRIMARY KEY,
+    created_at REAL NOT NULL,
+    edge TEXT NOT NULL,
+    last_bill INTEGER NOT NULL
 );

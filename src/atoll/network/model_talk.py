@@ -1,0 +1,125 @@
+"""What the edge says of models: what it needs of budgets, what requests cost, and what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from atoll.types.internal import converted
+
+MODEL_OPS = frozenset({"need", "billed", "returned"})
+
+
+class ModelUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """The tokens of a request. ``input`` is without those of the cache."""
+
+    input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    output: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """All of them, as budgets count them."""
+        return self.input + self.cache_read + self.cache_write + self.output
+
+
+class Need(msgspec.Struct, frozen=True, kw_only=True):
+    """It wants to spend at least so much more of a budget."""
+
+    id: int
+    budget: str
+    tokens: int
+    nanos: int
+
+
+class Billed(msgspec.Struct, frozen=True, kw_only=True):
+    """A request has ended, and this is what it cost.
+
+    Args:
+        at: When its reservation was made, in Unix seconds.
+        asked: The model that the guest asked for.
+        estimated: Whether the provider did not count it to its end.
+        budgets: Where it was reserved.
+    """
+
+    id: int
+    at: float
+    sandbox: str
+    asked: str
+    provider: str
+    model: str
+    usage: ModelUsage
+    nanos: int
+    status: int
+    ending: Literal["whole", "cut", "broken", "refused"]
+    estimated: bool
+    budgets: list[str]
+
+
+class Returned(msgspec.Struct, frozen=True, kw_only=True):
+    """It spends no more of this."""
+
+    id: int
+    budget: str
+    tokens: int
+    nanos: int
+
+
+class Holding(msgspec.Struct, frozen=True, kw_only=True):
+    """What it may still spend of a budget, with what it has said and nobody has settled."""
+
+    tokens: int = 0
+    nanos: int = 0
+
+
+class Began(msgspec.Struct, frozen=True, kw_only=True):
+    """The supervisor has become its owner.
+
+    Args:
+        edge: The name of this process.
+        budgets: What it holds of each budget.
+    """
+
+    edge: str
+    budgets: dict[str, Holding]
+
+
+ModelMessage = Need | Billed | Returned | Began
+_KINDS: dict[str, type[ModelMessage]] = {
+    "need": Need,
+    "billed": Billed,
+    "returned": Returned,
+    "holds": Began,
+}
+
+
+class ModelListener(Protocol):
+    """Hears of models, in the order in which the edge spoke."""
+
+    def heard(self, message: ModelMessage) -> None:
+        """The edge has said something."""
+
+
+@dataclass(eq=False, repr=False)
+class ModelTalk:
+    """Understands what the edge says of models.
+
+    Attributes:
+        listener: Hears of it; None until there is one.
+    """
+
+    listener: ModelListener | None = field(default=None)
+
+    def handle(self, message: Mapping[str, Any]) -> None:
+        """Pass on a message.
+
+        Raises:
+            ValueError: It means nothing. ``msgspec.ValidationError`` is one.
+        """
+        if self.listener is not None:
+            told = {name: value for name, value in message.items() if name != "op"}
+            self.listener.heard(converted(told, _KINDS[message["op"]]))

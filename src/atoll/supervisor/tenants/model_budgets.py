@@ -1,0 +1,143 @@
+"""The arithmetic of budgets for models: what may still be spent, and what counts as spent. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from atoll.supervisor.state.rows import BudgetRow
+from atoll.types import ModelBudget
+
+ENDLESS = -1
+"""What is left of a budget without a limit."""
+
+_DAY_S = 86_400
+# Of what is left, the edge gets this much at once, so that it need not ask for each request.
+_CHUNK = 50
+_AHEAD = 4
+
+
+class Amount(msgspec.Struct, frozen=True):
+    """Tokens, and money in nanos of a dollar."""
+
+    tokens: int = 0
+    nanos: int = 0
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.tokens + other.tokens, self.nanos + other.nanos)
+
+
+class Allotment(msgspec.Struct, frozen=True, kw_only=True):
+    """What the edge may spend more of a budget.
+
+    Args:
+        left_tokens: The tokens that are left then; ``ENDLESS`` without a limit.
+        left_nanos: The money that is left then, likewise.
+        until: When it ends, in Unix seconds; 0 is never.
+        over: Whether it is less than was needed.
+        limits: The kinds of limits that the budget has.
+    """
+
+    tokens: int
+    nanos: int
+    until: int
+    over: bool
+    left_tokens: int
+    left_nanos: int
+    limits: tuple[str, ...]
+
+
+NOTHING = Allotment(
+    tokens=0, nanos=0, until=0, over=True, left_tokens=0, left_nanos=0, limits=("usd", "tokens")
+)
+"""What the edge gets of a budget that nobody knows."""
+
+
+def day_end(now_s: float) -> int:
+    """The end of a moment's day in UTC, in Unix seconds."""
+    return (int(now_s) // _DAY_S + 1) * _DAY_S
+
+
+def new_budget(budget: str, limit: ModelBudget, now_s: float) -> BudgetRow:
+    """A budget of which nothing is spent."""
+    row = BudgetRow(budget=budget, created_at=now_s, until=0)
+    return with_limit(row, limit, now_s)
+
+
+def with_limit(row: BudgetRow, limit: ModelBudget, now_s: float) -> BudgetRow:
+    """A budget with another limit. What is spent stays, also if it is more than the limit now."""
+    row = row.but(limit_tokens=limit.tokens, limit_nanos=limit.nanos)
+    if (limit.per == "day") == (row.until != 0):
+        return row
+    return row.but(until=day_end(now_s) if limit.per == "day" else 0)
+
+
+def current(row: BudgetRow, now_s: float) -> BudgetRow:
+    """A budget of a day, as it is on the day of now: the edge has dropped what it got on an earlier day."""
+    if row.until == 0 or now_s < row.until:
+        return row
+    return row.but(until=day_end(now_s), spent_tokens=0, spent_nanos=0, allotted_tokens=0, allotted_nanos=0)
+
+
+def allot(row: BudgetRow, needed: Amount) -> tuple[BudgetRow, Allotment]:
+    """Give the edge what it needs of a budget, or all that is left. What it gets counts at once."""
+    tokens, left_tokens = _given(row.limit_tokens, row.spent_tokens + row.allotted_tokens, needed.tokens)
+    nanos, left_nanos = _given(row.limit_nanos, row.spent_nanos + row.allotted_nanos, needed.nanos)
+    row = row.but(allotted_tokens=row.allotted_tokens + tokens, allotted_nanos=row.allotted_nanos + nanos)
+    limits = {"usd": row.limit_nanos, "tokens": row.limit_tokens}
+    return row, Allotment(
+        tokens=tokens,
+        nanos=nanos,
+        until=row.until,
+        over=tokens < needed.tokens or nanos < needed.nanos,
+        left_tokens=left_tokens,
+        left_nanos=left_nanos,
+        limits=tuple(kind for kind, limit in limits.items() if limit is not None),
+    )
+
+
+def bill(row: BudgetRow, cost: Amount, at: float, *, again: bool) -> BudgetRow:
+    """Count a request that the edge has sent.
+
+    Args:
+        at: When its reservation was made, which says to which day it belongs.
+        again: Whether it was counted before. It only leaves what the edge holds then.
+    """
+    if row.until and at < row.until - _DAY_S:
+        return row
+    row = give_back(row, cost)
+    if again:
+        return row
+    return row.but(spent_tokens=row.spent_tokens + cost.tokens, spent_nanos=row.spent_nanos + cost.nanos)
+
+
+def give_back(row: BudgetRow, unused: Amount) -> BudgetRow:
+    """Take back what the edge has not used. It never has less than nothing."""
+    return row.but(
+        allotted_tokens=max(row.allotted_tokens - unused.tokens, 0),
+        allotted_nanos=max(row.allotted_nanos - unused.nanos, 0),
+    )
+
+
+def held(row: BudgetRow, holds: Amount) -> BudgetRow:
+    """Believe the edge what it holds of a budget: an answer to an earlier supervisor may not have reached it."""
+    return row.but(allotted_tokens=max(holds.tokens, 0), allotted_nanos=max(holds.nanos, 0))
+
+
+def lost(row: BudgetRow) -> BudgetRow:
+    """Count as spent what an edge held that is gone: nobody knows how much of it was used."""
+    return row.but(
+        spent_tokens=row.spent_tokens + row.allotted_tokens,
+        spent_nanos=row.spent_nanos + row.allotted_nanos,
+        allotted_tokens=0,
+        allotted_nanos=0,
+    )
+
+
+def _given(limit: int | None, used: int, needed: int) -> tuple[int, int]:
+    """What the edge gets, and what is left then."""
+    needed = max(needed, 0)
+    if limit is None:  # it gets amounts here too: the budget may have a limit later
+        return _AHEAD * needed, ENDLESS
+    left = max(limit - used, 0)
+    given = min(left, max(needed, left // _CHUNK))
+    return given, left - given
