@@ -131,6 +131,11 @@ class Home:
         return self.path / "secrets"
 
     @property
+    def models(self) -> Path:
+        """The models that sandboxes may use: providers, aliases, budgets, and names of secrets."""
+        return self.path / "models.json"
+
+    @property
     def secrets_key(self) -> Path:
         """The key that the values of secrets are sealed with."""
         return self.path / "secrets.key"

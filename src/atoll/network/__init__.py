@@ -13,7 +13,7 @@ from atoll.network.edge_talk import EdgeProgram
 from atoll.network.flows import Flow
 from atoll.network.held import HeldRequest
 from atoll.network.host_settings import HostSettings
-from atoll.network.inspection import Grant, Inspection
+from atoll.network.inspection import Grant, Inspection, ModelRights
 from atoll.network.link import Link
 from atoll.network.links import SHORTAGES, Links
 from atoll.network.model_talk import (
@@ -22,6 +22,7 @@ from atoll.network.model_talk import (
     Holding,
     ModelListener,
     ModelMessage,
+    ModelTalk,
     ModelUsage,
     Need,
     Returned,
@@ -56,6 +57,8 @@ __all__ = [
     "Links",
     "ModelListener",
     "ModelMessage",
+    "ModelRights",
+    "ModelTalk",
     "ModelUsage",
     "Need",
     "OpenUplink",

@@ -42,6 +42,7 @@ class Rules:
         canaries: Values that unplug the guest when it asks for a name that contains one.
         sandbox: The edge's name for it; empty if the edge knows nothing of it.
         version: The version of its policy at the edge.
+        models: The name, the host and the port of each provider of models; empty without models.
     """
 
     policy: Policy | None = None
@@ -49,11 +50,14 @@ class Rules:
     canaries: tuple[str, ...] = ()
     sandbox: str = ""
     version: int = 0
+    models: tuple[tuple[str, str, int], ...] = ()
 
     def document(self) -> dict[str, Any]:
         """As the relay reads it."""
         proxy = None if self.policy is None else self.policy.proxy
+        models = [{"provider": name, "host": host, "port": port} for name, host, port in self.models]
         return {
+            **({"models": models} if models else {}),
             "own": None if self.policy is None else spelled_out(self.policy),
             "ceiling": None if self.ceiling is None else spelled_out(self.ceiling),
             "proxy": None if proxy is None else proxy_document(proxy),

@@ -47,11 +47,13 @@ class Greeting:
         confined: The rights that it has given up.
         pair: The name of its channel to the relay; empty if it has none.
         policies: The versions of the policies in force, by sandbox.
+        holds: What it holds of budgets for models. None is an edge without models.
     """
 
     confined: str
     pair: str
     policies: Mapping[str, int]
+    holds: Message | None = None
 
 
 class EdgeTalk:
@@ -83,10 +85,14 @@ class EdgeTalk:
         name = hashlib.sha256((config["ca_certificate"] + config["ca_key"]).encode()).hexdigest()
         self.send({"op": "hello", "protocol": PROTOCOL})
         policies: dict[str, int] = {}
+        holds: Message | None = None
         early: list[Message] = []
         async with asyncio.timeout(_HELLO_S):
-            while (said := await self._next())["op"] == "known":
-                policies |= said["policies"]
+            while (said := await self._next())["op"] in ("known", "holds"):
+                if said["op"] == "holds":
+                    holds = said
+                else:
+                    policies |= said["policies"]
             if error := said.get("error"):
                 raise OSError(str(error)[:1000])
             if said.get("config") not in ("", name):
@@ -97,7 +103,7 @@ class EdgeTalk:
                     raise OSError(f"it cannot be configured: {str(ready.get('text'))[:1000]}")
                 early.append(ready)
         confined = ", ".join(said.get("confined") or ()) or "nothing"
-        greeting = Greeting(confined, str(said.get("pair", "")), policies)
+        greeting = Greeting(confined, str(said.get("pair", "")), policies, holds)
         # Deliver the early messages once the caller has handled the greeting.
         asyncio.get_running_loop().call_soon(self._hear_early, early)
         return greeting

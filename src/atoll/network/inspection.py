@@ -23,6 +23,7 @@ from atoll.network.channel import Message
 from atoll.network.counts import Counts
 from atoll.network.edge_talk import EdgeProgram, EdgeTalk
 from atoll.network.held import OPS, HeldTalk
+from atoll.network.model_talk import MODEL_OPS, ModelTalk
 from atoll.network.relay import Relay
 from atoll.network.restarts import keep_running, run_earlier_or_new
 from atoll.network.spending import Spending, Spent
@@ -55,6 +56,21 @@ class Inspected:
 
 
 @dataclass(frozen=True)
+class ModelRights:
+    """The models of a sandbox.
+
+    Args:
+        allow: Names of aliases, and patterns of models.
+        budgets: Where each request is reserved before it is sent.
+        endpoints: The name, the host and the port of each provider.
+    """
+
+    allow: tuple[str, ...]
+    budgets: tuple[str, ...]
+    endpoints: tuple[tuple[str, str, int], ...] = ()
+
+
+@dataclass(frozen=True)
 class Grant:
     """The edge's instructions about a sandbox.
 
@@ -65,6 +81,7 @@ class Grant:
             secret may go wherever a rule sends it.
         canaries: Values that a sandbox can only have stolen. A request with a canary unplugs the sandbox.
         ceiling: The rules of the sandbox's team, which judge too; None if it has none.
+        models: The models that it may use; None is none.
     """
 
     policy: Policy
@@ -72,10 +89,13 @@ class Grant:
     canaries: tuple[str, ...] = field(default=(), repr=False)
     bound: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ceiling: Policy | None = None
+    models: ModelRights | None = None
 
     def document(self) -> dict[str, Any]:
         """As the edge reads it."""
+        models = self.models
         return {
+            **({} if models is None else {"models": {"allow": models.allow, "budgets": models.budgets}}),
             **spelled_out(self.policy),
             "secrets": dict(self.secrets),
             "bound": {name: list(hosts) for name, hosts in self.bound.items()},
@@ -97,6 +117,7 @@ class Inspection:
 
     Attributes:
         held: What it says of requests that it holds until somebody has answered.
+        models: What it knows and says of models.
     """
 
     def __init__(self, program: EdgeProgram, relay: Relay, counts: Counts | None = None) -> None:
@@ -118,6 +139,7 @@ class Inspection:
         self._ids = itertools.count(1)
         self._judging: dict[int, asyncio.Future[Message]] = {}
         self.held = HeldTalk()
+        self.models = ModelTalk()
 
     async def start(self) -> None:
         """Take over the edge of an earlier supervisor, if one runs. Call it before any sandbox is adopted."""
@@ -306,6 +328,7 @@ class Inspection:
             self._pair = greeting.pair
             self._unclaimed = set(greeting.policies) - self._inspected.keys()
             self._version = max(self._version, *greeting.policies.values(), 0)
+            self.models.begun(self._talk, greeting.holds)
             self._ready.set()
             self.be_guarded()
             self._join()
@@ -337,6 +360,7 @@ class Inspection:
         self.held.lost()
 
     def _end_talk(self) -> None:
+        self.models.ended()
         if self._talk is not None:
             self._talk.close()
             self._talk = None
@@ -359,6 +383,8 @@ class Inspection:
             _log.warning("the edge: %s", str(message["text"])[:1000])
         elif op == "spent":  # this may be about a sandbox that has just fallen asleep and was forgotten
             self._counts.add(message["sandbox"], converted(message["spent"], list[Spent]))
+        elif op in MODEL_OPS:
+            self.models.handle(message)
         elif op in OPS:  # how one ended matters also when its sandbox is gone
             known = self._inspected.get(message["sandbox"])
             rules = known.grant.policy.rules if known is not None and known.grant is not None else ()

@@ -99,7 +99,9 @@ class Link(Cable):
     def inspect(self, inspection: Inspection, sandbox_id: str, grant: Grant) -> None:
         """Have requests judged as a policy wants it. Call it before ``set_policy`` with that policy."""
         version = inspection.inspect(Inspected(sandbox_id, self.guest), grant)
-        self._rules = replace(self._rules, sandbox=sandbox_id, version=version, canaries=grant.canaries)
+        models = () if grant.models is None else grant.models.endpoints
+        told = {"sandbox": sandbox_id, "version": version, "canaries": grant.canaries, "models": models}
+        self._rules = replace(self._rules, **told)  # type: ignore[arg-type]
         self._forget_inspected = lambda: inspection.forget(sandbox_id, self.guest)
         self._inspect_again = lambda: self.inspect(inspection, sandbox_id, grant)
 

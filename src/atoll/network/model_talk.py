@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -101,18 +102,68 @@ class ModelListener(Protocol):
     """Hears of models, in the order in which the edge spoke."""
 
     def heard(self, message: ModelMessage) -> None:
-        """The edge has said something."""
+        """The edge has said something. ``Began`` comes first, and says that answers to earlier ones are void."""
+
+
+class Channel(Protocol):
+    """Tells the edge something."""
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message."""
+
+    def send_document(self, message: dict[str, Any], document: object) -> None:
+        """Send a message with something of any size."""
 
 
 @dataclass(eq=False, repr=False)
 class ModelTalk:
-    """Understands what the edge says of models.
+    """Speaks with the edge of models. Each edge that starts learns which there are.
 
     Attributes:
-        listener: Hears of it; None until there is one.
+        listener: Hears of what it says; None until there is one.
     """
 
     listener: ModelListener | None = field(default=None)
+    _document: object = field(default=None, init=False)
+    _channel: Channel | None = field(default=None, init=False)
+
+    def offer(self, document: object) -> None:
+        """Have the edge know the providers, their keys, the aliases and the prices from now on."""
+        self._document = document
+        if self._channel is not None:
+            with contextlib.suppress(OSError):  # it ends, and the next one gets this
+                self._channel.send_document({"op": "models"}, document)
+
+    def begun(self, channel: Channel, holds: Mapping[str, Any] | None) -> None:
+        """Speak with an edge that runs.
+
+        Args:
+            holds: What it holds of budgets. None is an edge without models.
+
+        Raises:
+            OSError: It has ended, or what it holds means nothing.
+        """
+        if holds is None:
+            return
+        self._channel = channel
+        if self._document is not None:
+            channel.send_document({"op": "models"}, self._document)
+        try:
+            self.handle(holds)
+        except ValueError as error:
+            raise OSError(f"what it holds of budgets means nothing: {error}") from None
+
+    def ended(self) -> None:
+        """Speak with no edge until the next one has begun."""
+        self._channel = None
+
+    def allot(self, number: int, budget: str, given: object) -> None:
+        """Answer a ``Need`` with an allotment, as a struct. An edge that is gone does not hear of it."""
+        self._tell({"op": "allot", "id": number, "budget": budget, **msgspec.to_builtins(given)})
+
+    def settled(self, number: int) -> None:
+        """Say that a message is on the disk."""
+        self._tell({"op": "settled", "id": number})
 
     def handle(self, message: Mapping[str, Any]) -> None:
         """Pass on a message.
@@ -123,3 +174,8 @@ class ModelTalk:
         if self.listener is not None:
             told = {name: value for name, value in message.items() if name != "op"}
             self.listener.heard(converted(told, _KINDS[message["op"]]))
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        if self._channel is not None:
+            with contextlib.suppress(OSError):  # it ends, and the next one says what it holds
+                self._channel.send(message)

@@ -82,6 +82,9 @@ from atoll.supervisor.tenants.delegations import Delegations
 from atoll.supervisor.tenants.disk_sizes import DiskSizes
 from atoll.supervisor.tenants.disk_usage import TeamDiskUsage
 from atoll.supervisor.tenants.keys import Keys
+from atoll.supervisor.tenants.model_ledger import ModelLedger
+from atoll.supervisor.tenants.model_prices import shipped_table
+from atoll.supervisor.tenants.models import Models
 from atoll.supervisor.tenants.proxy_passwords import ProxyPasswords
 from atoll.supervisor.tenants.quotas import TeamQuotas
 from atoll.supervisor.tenants.secrets import Secrets
@@ -281,6 +284,8 @@ class Tenants:
             state.acts, self.secrets, state.clock.boot_s, wanted=settings.audit_clients == "on"
         )
         self.proxy_passwords = ProxyPasswords(self.secrets.vault)
+        self.model_ledger = ModelLedger(state.database, unix_s, partial(_team_of, state.inventory))
+        self.models = Models(home.models, self.secrets, self.model_ledger, shipped_table, state.inventory)
         self.image_release = ImageRelease(storage.images, machines.pool)
         self.disk_sizes = DiskSizes(state.inventory, storage.volumes, state.paths, rooms.layers)
         self.volume_quotas = VolumeQuotas(storage.volumes, state.paths, state.tasks)
@@ -301,12 +306,18 @@ class Tenants:
         )
 
 
+def _team_of(inventory: Inventory, sandbox_id: str) -> str | None:
+    """The team of a sandbox; None also for one that is gone."""
+    return next((each.row.team for each in inventory.sandboxes() if each.sandbox_id == sandbox_id), None)
+
+
 def _egress(rooms: Rooms, state: State, tenants: Tenants) -> EgressControl:
     return EgressControl(
         inventory=state.inventory,
         teams=tenants.teams,
         secrets=tenants.secrets,
         passwords=tenants.proxy_passwords,
+        models=tenants.models,
         decisions=state.decisions,
         alarms=state.alarms,
         inspection=rooms.inspection,

@@ -429,6 +429,7 @@ def make_creation(
         inventory=state.inventory,
         quotas=tenants.quotas,
         delegations=tenants.delegations,
+        models=tenants.models,
         egress=steps.egress,
         volumes=storage.volumes,
         volume_quotas=tenants.volume_quotas,

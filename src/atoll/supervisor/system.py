@@ -10,6 +10,7 @@ from atoll.host import Home, disk_usage
 from atoll.supervisor.alerting import Alerting
 from atoll.supervisor.asking import make_asks
 from atoll.supervisor.assembly import Machines, Rooms, State, Steps, Storage, Tenants
+from atoll.supervisor.billing import make_model_billing
 from atoll.supervisor.dialing.neighbours import Neighbours
 from atoll.supervisor.dialing.socket import Dialling, DialSocket
 from atoll.supervisor.lifecycle.callers import Callers
@@ -103,6 +104,8 @@ class System:
         self.teams, self.keys, self.quotas = tenants.teams, tenants.keys, tenants.quotas
         self.volume_quotas, self.secrets = tenants.volume_quotas, tenants.secrets
         self.delegations, self.client_lines = tenants.delegations, tenants.client_lines
+        self.models, self.model_ledger = tenants.models, tenants.model_ledger
+        self._model_billing = make_model_billing(rooms, state, tenants)
         self.history, self.egress, self.decisions = steps.history, steps.egress, state.decisions
         self.registries, self.home_hooks = rooms.registries, steps.home_hooks
         self.kills = make_kills(state, storage, machines, steps)
@@ -284,7 +287,7 @@ class System:
         await asyncio.to_thread(self.drain_gate.load)
         await self._state.open()
         tenants = (self.teams, self.keys, self.delegations, self.secrets)
-        for store in (*tenants, self.inventory, self.volumes, self.templates):
+        for store in (*tenants, self.inventory, self.volumes, self.templates, self.models):
             await store.load()
         self._alerting.load()
         await asyncio.to_thread(self._rooms.programs.keep)
@@ -311,6 +314,7 @@ class System:
         self.drains.go_on()
         for watch in (self.schedules, self.automatic_snapshots, self.recoveries, self.unresponsive):
             self.tasks.watch(watch.run())
+        self.tasks.watch(self._model_billing.run())
         self.tasks.watch(self.wake_timers.run())
         self.tasks.watch(self.delegation_expiry.run())
         if self._anchoring.argv:

@@ -12,6 +12,7 @@ from atoll.types.delegation import DelegationSpec
 from atoll.types.egress import EgressPolicy
 from atoll.types.lifecycle import Lifecycle
 from atoll.types.limits import Limits
+from atoll.types.models import ModelAccess
 from atoll.types.progress import Progress
 from atoll.types.sandboxes import OnCrash, Ports
 from atoll.types.services import ServiceSpec, check_services
@@ -66,6 +67,8 @@ class Hosting(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True
             state it is. Keys are each team's own.
         delegation: For whom it acts, what it may do at most, and until when. None is the caller's own
             delegation, or with a snapshot a child of the one that the snapshot was made under.
+        models: The models that it may use, of those that the home offers, and how much of them. Its forks share the
+            budget. None is none, or with a snapshot what that has.
     """
 
     team: str | None = None
@@ -73,6 +76,7 @@ class Hosting(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True
     ports: Ports = "open"
     idempotency_key: str | None = None
     delegation: DelegationSpec | None = None
+    models: ModelAccess | None = None
 
 
 class Wait(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):

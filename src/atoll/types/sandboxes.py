@@ -14,6 +14,7 @@ from atoll.types.egress import EgressPolicy, check_network
 from atoll.types.given import check_choice, check_kind, check_text, check_texts, copied
 from atoll.types.lifecycle import Idle, Lifecycle, SleepCause
 from atoll.types.limits import Limits
+from atoll.types.models import ModelAccess, check_access
 from atoll.types.notebook import html_of
 from atoll.types.services import ServiceSpec, check_services
 from atoll.types.volumes import VolumeMount, check_volumes
@@ -145,6 +146,8 @@ class SandboxSpec(
         ports: Who reaches its ports through ``atoll serve``: with ``"open"`` everybody who knows its id, with
             ``"closed"`` only a client with its traffic token or a signed link. Its forks have the same.
         delegation: What it acts under. None is the caller's own, or a child of the snapshot's.
+        models: The models that it may use, and how much of them. None is none, or with ``from_snapshot`` what the
+            snapshot's sandbox of the same team had, of the same budget.
     """
 
     image: str | None = None
@@ -167,6 +170,7 @@ class SandboxSpec(
     services: list[ServiceSpec] = []
     ports: Ports = "open"
     delegation: DelegationSpec | None = None
+    models: ModelAccess | None = None
 
     def __post_init__(self) -> None:
         for name in ("env", "metadata", "attributes"):
@@ -180,6 +184,8 @@ class SandboxSpec(
         check_kind("lifecycle", self.lifecycle, Lifecycle)
         if self.delegation is not None:
             check_kind("delegation", self.delegation, DelegationSpec)
+        if self.models is not None:
+            check_access(self.models)
         if self.idempotency_key is not None:
             _check_key(self.idempotency_key)
         if self.network is not None:
@@ -253,7 +259,7 @@ class SandboxInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=
     ``made_by`` says who made it: a program with its process id and user, or a key of a server. None means
     that nobody told. ``erased_at`` is when it is erased because the program that held it in ``with`` is gone;
     None is never. ``delegation`` says for whom it
-    acts, what it may do, and until when.
+    acts, what it may do, and until when. ``models`` are those that it may use; None is none.
     """
 
     sandbox_id: str
@@ -294,6 +300,7 @@ class SandboxInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=
     erased_at: float | None = None
     unresponsive_since: float | None = None
     delegation: Delegation | None = None
+    models: ModelAccess | None = None
 
     def __repr__(self) -> str:
         return brief(self, "sandbox_id", "name", "state", "image")

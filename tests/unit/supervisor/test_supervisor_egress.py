@@ -34,7 +34,7 @@ class WatchedLink(FakeLink):
 
 def row(**more: object) -> Any:
     values: dict[str, object] = {"sandbox_id": "s1", "team": None, "network": POLICY, "unplugged": None}
-    values |= {"delegation": None, "delegation_uid": None}
+    values |= {"delegation": None, "delegation_uid": None, "models": None}
     return SimpleNamespace(**{**values, **more})
 
 
@@ -45,6 +45,7 @@ def control(harness: Harness, known: list[Any]) -> EgressControl:
         teams=harness.system.teams,
         secrets=harness.system.secrets,
         passwords=ProxyPasswords(harness.system.secrets.vault),
+        models=harness.system.models,
         decisions=cast(Any, None),
         alarms=cast(Any, None),
         inspection=cast(Any, object()),

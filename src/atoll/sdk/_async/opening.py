@@ -139,6 +139,7 @@ class AsyncOpening(AsyncReaching, metaclass=Kind):
             ports=hosting.ports,
             idempotency_key=hosting.idempotency_key,
             delegation=hosting.delegation,
+            models=hosting.models,
         )
         api, line = AsyncApi(), line_for(wait.on_progress)
         try:

@@ -140,6 +140,7 @@ class Opening(Reaching, metaclass=Kind):
             ports=hosting.ports,
             idempotency_key=hosting.idempotency_key,
             delegation=hosting.delegation,
+            models=hosting.models,
         )
         api, line = Api(), line_for(wait.on_progress)
         try:

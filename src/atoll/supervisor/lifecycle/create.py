@@ -14,8 +14,9 @@ from atoll.supervisor.lifecycle.callers import Caller
 from atoll.supervisor.lifecycle.idempotency import idempotency_of
 from atoll.supervisor.lifecycle.progress import told_if_slow
 from atoll.supervisor.state.ids import check_env, check_metadata, check_name, new_id
+from atoll.supervisor.state.rows import ModelGrant
 from atoll.types import Delegation, Progress, SandboxSpec, VolumeMount
-from atoll.types.internal import BUILD_ATTRIBUTE, check_services
+from atoll.types.internal import BUILD_ATTRIBUTE, MODEL_ENV, check_services
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.create_of_image import ImageCreation
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.storage.template_rows import TemplateRows
     from atoll.supervisor.storage.volumes import Volumes
     from atoll.supervisor.tenants.delegations import Delegations
+    from atoll.supervisor.tenants.models import Models
     from atoll.supervisor.tenants.quotas import TeamQuotas
     from atoll.supervisor.tenants.volume_quotas import VolumeQuotas
 
@@ -38,6 +40,7 @@ class Creation:
     inventory: Inventory
     quotas: TeamQuotas
     delegations: Delegations
+    models: Models
     egress: EgressControl
     volumes: Volumes
     volume_quotas: VolumeQuotas
@@ -61,7 +64,7 @@ class Creation:
             ImageNotFoundError: There is no such image.
             SnapshotNotFoundError: There is no such snapshot.
             TemplateNotFoundError: There is no such template, or it has no such tag.
-            UnsupportedError: The host cannot enforce one of the limits.
+            UnsupportedError: The host cannot enforce one of the limits, or offers its team no models.
             TeamNotFoundError: There is no such team.
             QuotaError: The quota of its team does not allow the sandbox, or a volume that it could write to
                 is full.
@@ -79,6 +82,8 @@ class Creation:
         check_spec(spec)
         sandbox_id = new_id()
         delegation = await self._delegation(spec, sandbox_id, caller)
+        if spec.models is not None:
+            check_scope(delegation, "network", "a sandbox with models")
         if "network" not in delegation.scopes and spec.network is None:
             spec = msgspec.structs.replace(spec, network="none")
         if spec.network is not None:
@@ -100,7 +105,9 @@ class Creation:
                 "idempotency": idempotency,
                 "made_by": caller.made_by,
                 "delegation": delegation,
+                "models": await self._models_for(spec, sandbox_id),
             }
+            spec = self._with_model_env(spec)
             if spec.from_snapshot is not None:
                 # of much memory or disk, this takes a while
                 async with told_if_slow(progress, lambda: Progress(step="restoring the snapshot")):
@@ -116,6 +123,18 @@ class Creation:
             snapshot=snapshot,
             sandbox_id=sandbox_id,
         )
+
+    async def _models_for(self, spec: SandboxSpec, sandbox_id: str) -> ModelGrant | None:
+        snapshot = None if spec.from_snapshot is None else self.inventory.snapshot(spec.from_snapshot)
+        return await self.models.grant(spec.models, sandbox_id, spec.team, snapshot)
+
+    def _with_model_env(self, spec: SandboxSpec) -> SandboxSpec:
+        """The spec with the variables by which programs find the models, where there are no others."""
+        if spec.models is None:
+            return spec
+        had = {} if spec.from_snapshot is None else self.inventory.snapshot(spec.from_snapshot).env
+        fresh = {name: value for name, value in MODEL_ENV.items() if name not in had}
+        return msgspec.structs.replace(spec, env={**fresh, **spec.env})
 
     def _volumes_of(self, spec: SandboxSpec) -> dict[str, VolumeMount]:
         """The volumes that the sandbox mounts, by path."""

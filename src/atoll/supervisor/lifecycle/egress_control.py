@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.rows import SandboxRow
     from atoll.supervisor.state.sandbox import Sandbox
+    from atoll.supervisor.tenants.models import Models
     from atoll.supervisor.tenants.proxy_passwords import ProxyPasswords
     from atoll.supervisor.tenants.secrets import Secrets
     from atoll.supervisor.tenants.teams import Teams
@@ -53,6 +55,7 @@ class EgressControl:
         teams: The teams, for their ceilings.
         secrets: The secrets that rules put into requests, and the canaries.
         passwords: Seals and opens the passwords of upstream proxies.
+        models: The models that sandboxes may use.
         decisions: Keeps the decisions.
         alarms: Has sandboxes unplugged.
         inspection: Judges requests; None on a host that cannot.
@@ -71,6 +74,7 @@ class EgressControl:
         teams: Teams,
         secrets: Secrets,
         passwords: ProxyPasswords,
+        models: Models,
         decisions: DecisionLog,
         alarms: Alarms,
         inspection: Inspection | None,
@@ -84,6 +88,8 @@ class EgressControl:
         self._secrets = secrets
         self._passwords = passwords
         secrets.follow(lambda team, _: self._enforce_again(team))
+        self._models = models
+        models.follow(self._offer_models)
         self._decisions = decisions
         self._alarms = alarms
         self._inspection = inspection
@@ -98,6 +104,7 @@ class EgressControl:
     async def start(self) -> None:
         """Take over an earlier supervisor's judge of requests. Call this before a sandbox is adopted."""
         if self._inspection is not None:
+            self._inspection.models.offer(self._models.document())
             await self._inspection.start()
 
     def forget_others(self) -> None:
@@ -196,9 +203,11 @@ class EgressControl:
     def _enforce(self, link: Link, row: SandboxRow) -> None:
         network = self._passwords.open(self._allowed(row.network, row.delegation), row.team)
         rules, ceiling = self._both(network, row.team)
-        # A rule by name needs the edge for plain HTTP, where each request says which host it is for.
-        if self._inspection is not None and rules is not None and rules.rules:
-            grant = self._grant(rules, row.team, ceiling, row.delegation)
+        # A rule by name needs the edge for plain HTTP, where each request says which host it is for. So do models.
+        if self._inspection is not None and ((rules is not None and rules.rules) or row.models is not None):
+            grant = self._grant(EVERYTHING if rules is None else rules, row.team, ceiling, row.delegation)
+            if allows(row.delegation, "network", self._clock()):
+                grant = replace(grant, models=self._models.rights_of(row))
             link.inspect(self._inspection, row.sandbox_id, grant)
         link.set_policy(network, self._registries.hosts_for(network), ceiling=ceiling)
 
@@ -299,6 +308,13 @@ class EgressControl:
             canaries = ()
         return Grant(rules, values, canaries, bound, ceiling)
 
+    def _offer_models(self) -> None:
+        """Have the edge and all sandboxes know the models as they are now."""
+        if self._inspection is not None:
+            self._inspection.models.offer(self._models.document())
+        for team in {row.team for row in self._rows.values()}:
+            self._enforce_again(team)
+
     def _enforce_again(self, team: str | None) -> None:
         """Give the sandboxes of a team its secrets and its ceiling as they are now, without a restart."""
         rows = {sandbox.sandbox_id: sandbox.row for sandbox in self._inventory.sandboxes()}
@@ -329,8 +345,7 @@ class EgressControl:
         self._alarms.ring(sandbox_id, reason)
 
     def _links(self, sandbox_id: str) -> list[Link]:
-        owned = [link for link, row in list(self._rows.items()) if row.sandbox_id == sandbox_id]
-        return [link for link in owned if link.is_open]
+        return [link for link, row in [*self._rows.items()] if row.sandbox_id == sandbox_id and link.is_open]
 
 
 def _with_secrets(decision: EgressDecision, network: EgressPolicy) -> EgressDecision:

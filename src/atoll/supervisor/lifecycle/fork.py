@@ -243,6 +243,7 @@ class Forks:
             promoted=(),
             is_bound=False,
             **NOT_LEFT,
+            models=None if original.unplugged is not None else original.models,
             **{"network": network_of_copies(original), **own},
         )
 

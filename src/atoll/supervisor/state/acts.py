@@ -12,11 +12,12 @@ import msgspec
 
 from atoll.audit import AuditLog
 from atoll.errors import AtollError
-from atoll.network import Pace
+from atoll.network import Billed, Pace
 from atoll.policy import masked
 from atoll.protocol import ours
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.types import Alert, Ask, Delegation, EgressDecision
+from atoll.types.internal import usd_of
 
 # What a change of a sandbox's row tells with its new value. All else shows in the act itself, or is no act.
 _SETTINGS = ("name", "network", "limits", "lifecycle", "services", "volumes", "metadata")
@@ -198,6 +199,38 @@ class Acts:
     def alert_untold(self, alert: Alert, why: str) -> None:
         """Note that the webhook was not told of an alert."""
         self._of_alert("alert.untold", alert, {"alert": alert.alert_id, "reason": why})
+
+    def model_called(self, bill: Billed, row: SandboxRow | None) -> None:
+        """Note what a sandbox has used of a model. What costs nothing and comes too often is only counted.
+
+        Args:
+            row: The sandbox; None if it is gone.
+        """
+        delegation, team = (None, None) if row is None else (row.delegation_uid, row.team)
+        is_free = not bill.nanos and not bill.usage.tokens
+        if is_free and not self._may_note(bill.sandbox, 1, delegation, team):
+            return
+        told = {
+            "asked": bill.asked,
+            "provider": bill.provider,
+            "model": bill.model,
+            **msgspec.structs.asdict(bill.usage),
+            "usd": usd_of(bill.nanos),
+            "status": bill.status,
+            "ending": bill.ending,
+            "estimated": int(bill.estimated),
+        }
+        self.log.note(
+            "model.called",
+            sandbox_id=bill.sandbox,
+            team=team,
+            delegation=delegation,
+            details=_details(told),
+        )
+
+    def model_budget_lost(self, budget: str, *, tokens: int, nanos: int) -> None:
+        """Note that an edge ended with a part of a budget, which counts as spent."""
+        self.log.note("model.lost", details={"budget": budget, "tokens": tokens, "usd": usd_of(nanos)})
 
     def forget(self, sandbox_id: str) -> None:
         """Drop the counts of a sandbox that is gone."""

@@ -37,7 +37,7 @@ from atoll.types import (
     VolumeMount,
 )
 
-_TOLD_APART = ("idle", "limits_in_force", "network", "unresponsive_since")
+_TOLD_APART = ("idle", "limits_in_force", "models", "network", "unresponsive_since")
 _TOLD = tuple(name for name in SandboxInfo.__struct_fields__ if name not in _TOLD_APART)
 # This is faster than one by one: very many may be listed at once.
 _told = operator.attrgetter(*_TOLD)
@@ -205,7 +205,8 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
     def info(self) -> SandboxInfo:
         """The information for clients."""
         values = dict(zip(_TOLD, _told(self), strict=True))
-        return SandboxInfo(**values, network=masked(self.network))
+        models = None if self.models is None else self.models.access
+        return SandboxInfo(**values, network=masked(self.network), models=models)
 
     def scheduled_from(self, service: ServiceSpec) -> float:
         """Return the moment from which to look for a service's next run: its last run, or its addition."""

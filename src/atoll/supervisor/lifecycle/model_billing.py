@@ -1,0 +1,82 @@
+"""Answers the edge what it may spend on models, and notes what requests cost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from atoll.errors import AtollError
+from atoll.network import Began
+
+if TYPE_CHECKING:
+    from atoll.network import ModelMessage, ModelTalk
+    from atoll.supervisor.state.acts import Acts
+    from atoll.supervisor.state.inventory import Inventory
+    from atoll.supervisor.tenants.model_ledger import ModelLedger, Outcome
+
+_MANY = 1000
+_AGAIN_S = 1.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ModelBilling:
+    """Takes what the edge says of models in its order, and answers when it is on the disk."""
+
+    ledger: ModelLedger
+    talk: ModelTalk
+    inventory: Inventory
+    acts: Acts
+    _waiting: deque[tuple[int, ModelMessage]] = field(default_factory=deque, init=False)
+    _came: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    # Counts the edges, and the times that one was found again. An answer is for the one that has asked: the next one
+    # has said itself what it holds.
+    _edge: int = field(default=0, init=False)
+
+    def heard(self, message: ModelMessage) -> None:
+        """See ``ModelListener``."""
+        if isinstance(message, Began):
+            self._edge += 1
+        self._waiting.append((self._edge, message))
+        self._came.set()
+
+    async def run(self) -> None:
+        """Work for ever."""
+        while True:
+            await self._came.wait()
+            self._came.clear()
+            while self._waiting:
+                await self._settle_some()
+
+    async def _settle_some(self) -> None:
+        edge = self._waiting[0][0]
+        some = [message for number, message in list(self._waiting)[:_MANY] if number == edge]
+        try:
+            outcome = await self.ledger.settle(some)
+        except AtollError as error:
+            _log.error("what models cost cannot be written, and their requests wait: %s", error)
+            await asyncio.sleep(_AGAIN_S)
+            return
+        for _ in some:
+            self._waiting.popleft()
+        if edge == self._edge:
+            self._answer(outcome)
+        self._note(outcome)
+
+    def _answer(self, outcome: Outcome) -> None:
+        for number, (budget, given) in outcome.allotted.items():
+            self.talk.allot(number, budget, given)
+        for number in outcome.settled:
+            self.talk.settled(number)
+
+    def _note(self, outcome: Outcome) -> None:
+        rows = {sandbox.sandbox_id: sandbox.row for sandbox in self.inventory.sandboxes()}
+        for bill in outcome.bills:
+            self.acts.model_called(bill, rows.get(bill.sandbox))
+        for loss in outcome.losses:
+            amount = loss.amount
+            _log.warning("the edge ended with %d tokens of the budget %s", amount.tokens, loss.budget)
+            self.acts.model_budget_lost(loss.budget, tokens=amount.tokens, nanos=amount.nanos)
