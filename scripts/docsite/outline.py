@@ -23,6 +23,7 @@ SECTIONS = {
             "network",
             "secrets",
             "accounts",
+            "models",
             "security",
             "unplug",
             "restores",

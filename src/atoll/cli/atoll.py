@@ -50,6 +50,7 @@ SECTIONS = {
         "deny": "Refuse an act that waits for an answer.",
         "alerts": "Show what a person may want to know at once.",
         "secret": "Create, list, update and delete secrets.",
+        "models": "Offer models to sandboxes, and show what they have used and what it cost.",
         "unplug": "Cut sandboxes off and freeze them.",
         "replug": "Give unplugged sandboxes their network back.",
     },

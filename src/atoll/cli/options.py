@@ -11,6 +11,7 @@ import click
 from atoll.cli.delegation_options import delegation_options
 from atoll.cli.leases import Length
 from atoll.cli.limit_options import limit_options
+from atoll.cli.model_options import model_options
 from atoll.cli.network import NetworkParameter
 from atoll.errors import AtollError
 from atoll.types import VolumeMount
@@ -163,6 +164,7 @@ def spec_options(command: F) -> F:
             "a client with its traffic token or a signed link; default: open.",
         ),
         delegation_options,
+        model_options,
         pairs_option("--metadata", text="Label to filter lists by; repeatable."),
         click.option("--from-snapshot", metavar="SNAPSHOT", help="Restore this snapshot, memory and disk."),
         click.option("--template", metavar="NAME[:TAG]", help="Start from this template."),

@@ -33,6 +33,8 @@ def _sections(powers: Powers) -> Iterator[tuple[str, Sequence[str]]]:
         texts = [each.text for each in powers.ceiling]
         yield "ceiling", _cut(texts, _SHOWN_LESS) or ["It lets nothing through."]
     yield "secrets", list(_secrets(powers))
+    if powers.models:
+        yield "models", powers.models
     yield "volumes", _cut([each.text for each in powers.volumes], _SHOWN_LESS) or ["none"]
     listens = f" Its services listen at {_few(powers.listens)}." if powers.listens else ""
     yield "ports", [powers.ports_text + listens]

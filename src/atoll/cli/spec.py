@@ -7,6 +7,7 @@ from typing import Any
 
 from atoll.cli.delegation_options import delegation
 from atoll.cli.limit_options import limits
+from atoll.cli.model_options import model_access
 from atoll.types import Boot, Hosting
 from atoll.types.internal import one_source
 
@@ -37,5 +38,10 @@ def wanted(options: Mapping[str, Any]) -> dict[str, Any]:
             on_crash=options["on_crash"],
             best_effort=options["best_effort"],
         ),
-        "hosting": Hosting(team=options["team"], ports=options["ports"], delegation=delegation(options)),
+        "hosting": Hosting(
+            team=options["team"],
+            ports=options["ports"],
+            delegation=delegation(options),
+            models=model_access(options),
+        ),
     }

@@ -12,7 +12,7 @@ from atoll.policy.delegating import (
 )
 from atoll.policy.hosts import matches_host, plain_host, plain_pattern
 from atoll.policy.internal import is_internal, sandbox_ref, without_own
-from atoll.policy.models import matches_model, narrowed_models
+from atoll.policy.models import matches_model, models_from_text, narrowed_models
 from atoll.policy.powers import PowerFacts, powers_of
 from atoll.policy.presets import policy_of
 from atoll.policy.proxies import (
@@ -53,6 +53,7 @@ __all__ = [
     "masked",
     "matches_host",
     "matches_model",
+    "models_from_text",
     "narrowed",
     "narrowed_models",
     "plain",

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
+import tomllib
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+
+import msgspec
+
+from atoll.errors import InvalidSpecError
+from atoll.types import ModelSetup
+from atoll.types.internal import converted
 
 _ANY = "*"
 
@@ -19,6 +27,24 @@ def narrowed_models(allow: Sequence[str], within: Sequence[str]) -> tuple[str, .
     kept = [pattern for pattern in allow if _covers_any(within, pattern)]
     kept += [pattern for pattern in within if pattern not in kept and _covers_any(allow, pattern)]
     return tuple(dict.fromkeys(kept))
+
+
+def models_from_text(text: str) -> ModelSetup:
+    """Return the models of a text in JSON, which begins with a brace, or in TOML.
+
+    Raises:
+        InvalidSpecError: The text is neither, or names no valid models.
+    """
+    try:
+        read = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidSpecError(f"this is neither TOML nor JSON: {error}"[:500], hint="correct it") from None
+    try:
+        return converted(read, ModelSetup)
+    except msgspec.ValidationError as error:
+        raise InvalidSpecError(
+            f"these are no models: {error}"[:800], hint="`atoll docs models` shows an example"
+        ) from None
 
 
 def _covers_any(patterns: Iterable[str], other: str) -> bool:

@@ -21,6 +21,7 @@ from atoll.policy.reach_text import listed
 from atoll.policy.reaches import reaches_of, within_ceiling
 from atoll.types import (
     EgressPolicy,
+    ModelBudgetUse,
     Policy,
     Powers,
     Reach,
@@ -50,6 +51,8 @@ class PowerFacts:
         idle_s: After how many idle seconds it is suspended; None is never.
         hooks: The events around its sleep at which the host runs programs of its user.
         now_s: The time, in Unix seconds, at which its delegation may have ended.
+        models: Patterns of the models that it may use now, by its own setting and its team's.
+        budgets: The budgets that it spends on them, its own first.
     """
 
     info: SandboxInfo
@@ -60,6 +63,8 @@ class PowerFacts:
     idle_s: float | None = None
     hooks: tuple[str, ...] = ()
     now_s: float = 0.0
+    models: tuple[str, ...] = ()
+    budgets: Sequence[ModelBudgetUse] = ()
 
 
 def powers_of(facts: PowerFacts) -> Powers:
@@ -88,6 +93,7 @@ def powers_of(facts: PowerFacts) -> Powers:
         proxy=_proxy(policy),
         passthrough=policy.passthrough,
         secrets=_secrets(reaches, facts.secrets),
+        models=_models(facts) if allows(info.delegation, "network", facts.now_s) else (),
         canaries=sum(secret.canary for secret in facts.secrets),
         volumes=tuple(_told(volume) for volume in facts.volumes),
         ports=info.ports,
@@ -100,6 +106,22 @@ def powers_of(facts: PowerFacts) -> Powers:
         hooks=facts.hooks,
     )
     return msgspec.structs.replace(found, warnings=tuple(warnings_of(found)))
+
+
+def _models(facts: PowerFacts) -> tuple[str, ...]:
+    if not facts.models:
+        return ()
+    limits = [text for budget in facts.budgets if (text := _limit(budget))]
+    said = [f"It uses {listed(facts.models)}."]
+    return (*said, *limits) if limits else (*said, "Nothing limits what it spends on them.")
+
+
+def _limit(budget: ModelBudgetUse) -> str:
+    parts = [] if budget.usd is None else [f"${budget.usd:,.2f}"]
+    parts += [] if budget.tokens is None else [f"{budget.tokens:,} tokens"]
+    per = "a day" if budget.per == "day" else "in all"
+    owner = {"sandbox": "It and its copies spend", "team": "Its team spends", "home": "The home spends"}
+    return f"{owner[budget.budget.partition(':')[0]]} at most {' and '.join(parts)} {per}." if parts else ""
 
 
 def _proxy(policy: Policy) -> str | None:

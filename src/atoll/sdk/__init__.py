@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from atoll.sdk._async.keys import AsyncKeys
     from atoll.sdk._async.login import AsyncLogin
     from atoll.sdk._async.mcp import AsyncMcpAddress
+    from atoll.sdk._async.models import AsyncModels
     from atoll.sdk._async.ports import AsyncPorts
     from atoll.sdk._async.process import AsyncProcess
     from atoll.sdk._async.processes import AsyncProcesses
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from atoll.sdk._sync.keys import Keys
     from atoll.sdk._sync.login import Login
     from atoll.sdk._sync.mcp import McpAddress
+    from atoll.sdk._sync.models import Models
     from atoll.sdk._sync.ports import Ports
     from atoll.sdk._sync.process import Process
     from atoll.sdk._sync.processes import Processes
@@ -69,6 +71,7 @@ __all__ = [
     "AsyncKeys",
     "AsyncLogin",
     "AsyncMcpAddress",
+    "AsyncModels",
     "AsyncPorts",
     "AsyncProcess",
     "AsyncProcesses",
@@ -94,6 +97,7 @@ __all__ = [
     "Keys",
     "Login",
     "McpAddress",
+    "Models",
     "Ports",
     "Process",
     "Processes",

@@ -19,6 +19,7 @@ from atoll.supervisor.api.housekeeping import housekeeping_routes
 from atoll.supervisor.api.images import image_routes
 from atoll.supervisor.api.keys import key_routes
 from atoll.supervisor.api.leftovers import leftover_routes
+from atoll.supervisor.api.models import model_routes
 from atoll.supervisor.api.powers import PowerParts, power_routes
 from atoll.supervisor.api.requests import request_routes
 from atoll.supervisor.api.sandboxes import creation_routes, sandbox_routes
@@ -75,7 +76,9 @@ def _sandbox_routes(system: System) -> list[Route]:
         *power_routes(_power_parts(system)),
         *ask_routes(inventory=inventory, asks=system.asks, tasks=tasks),
         *alert_routes(inventory=inventory, alerts=system.alerts),
-        *usage_routes(inventory=inventory, usage=system.usage, history=system.history),
+        *usage_routes(
+            inventory=inventory, usage=system.usage, history=system.history, ledger=system.model_ledger
+        ),
         *state_routes(
             changes=changes,
             pauses=system.pauses,
@@ -118,6 +121,7 @@ def _power_parts(system: System) -> PowerParts:
         registries=system.registries,
         volumes=system.volumes,
         idle=system.idle,
+        models=system.models,
         hooks=system.home_hooks,
     )
 
@@ -188,5 +192,11 @@ def _tenant_routes(system: System) -> list[Route]:
             tasks=system.tasks,
         ),
         *key_routes(keys=system.keys, tasks=system.tasks),
+        *model_routes(
+            models=system.models,
+            ledger=system.model_ledger,
+            inventory=system.inventory,
+            tasks=system.tasks,
+        ),
         *secret_routes(secrets=system.secrets, quotas=system.quotas, tasks=system.tasks),
     ]

@@ -109,6 +109,7 @@ class Powers(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True)
         proxy: The proxy on the way out, ``host:port``; None is none.
         passthrough: Names whose TLS is never opened.
         secrets: The secrets that its rules send.
+        models: The models that it may use, and what it may spend on them, as sentences.
         canaries: How many fake secrets its team has: to send one unplugs it.
         volumes: The volumes that it mounts.
         ports: Who reaches its ports by a server.
@@ -135,6 +136,7 @@ class Powers(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True)
     proxy: str | None = None
     passthrough: tuple[str, ...] = ()
     secrets: tuple[SecretPower, ...] = ()
+    models: tuple[str, ...] = ()
     canaries: int = 0
     volumes: tuple[VolumePower, ...] = ()
     ports: Ports = "open"

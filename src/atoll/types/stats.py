@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from atoll.types.limits import Limits
+from atoll.types.models import ModelBudgetUse
 from atoll.types.notebook import html_of
 
 
@@ -13,7 +14,8 @@ class SandboxStats(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only
 
     ``disk_bytes`` is the size of its writable layer. ``processes`` counts the processes inside without the
     agent; it is 0 when nothing runs. ``limits`` are those in force, including the default ones. ``held`` says
-    how each is enforced: ``hard``, ``watched`` (noticed a moment later) or ``unavailable``.
+    how each is enforced: ``hard``, ``watched`` (noticed a moment later) or ``unavailable``. ``models`` is how far its
+    budget for models is used, which its forks share; None without models.
     """
 
     state: str
@@ -26,6 +28,7 @@ class SandboxStats(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only
     sent_bytes: int
     limits: Limits = Limits()
     held: dict[str, str] = {}
+    models: ModelBudgetUse | None = None
 
     def _repr_html_(self) -> str:
         return html_of(self)

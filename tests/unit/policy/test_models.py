@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.policy import matches_model, narrowed_models
+from atoll.errors import InvalidSpecError
+from atoll.policy import matches_model, models_from_text, narrowed_models
+from atoll.types import ModelAccess, ModelProvider, ModelSetup
 
 NAMES = ["".join(each) for size in range(1, 5) for each in itertools.product("ab/", repeat=size)]
 PATTERNS = st.lists(st.text("ab/*", min_size=1, max_size=4), min_size=1, max_size=3)
@@ -42,6 +44,41 @@ def test_what_both_allow_is_the_narrower_pattern(
     allow: tuple[str, ...], within: tuple[str, ...], both: tuple[str, ...]
 ) -> None:
     assert narrowed_models(allow, within) == both
+
+
+TOML = """
+[providers.openai]
+kind = "openai"
+keys = ["sk-1"]
+[aliases]
+cheap = ["openai/gpt-5-mini"]
+[teams.reef]
+usd = 5
+"""
+
+
+def test_a_text_in_toml_or_json_says_which_models_there_are() -> None:
+    assert models_from_text(TOML) == ModelSetup(
+        providers={"openai": ModelProvider(kind="openai", keys=("sk-1",))},
+        aliases={"cheap": ("openai/gpt-5-mini",)},
+        teams={"reef": ModelAccess(usd=5)},
+    )
+    assert models_from_text(' {"providers": {}}') == ModelSetup()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("providers = ", "neither TOML nor JSON"),
+        ('{"providers": ', "neither TOML nor JSON"),
+        ("[provider.openai]", "unknown field `provider`"),
+        ('aliases = { cheap = ["openai/x"] }', "there is no provider 'openai'"),
+        ('[providers.a]\nkind = "other"', "Invalid enum value 'other'"),
+    ],
+)
+def test_a_text_that_says_nothing_of_the_kind_is_refused(text: str, told: str) -> None:
+    with pytest.raises(InvalidSpecError, match=told):
+        models_from_text(text)
 
 
 @given(PATTERNS, PATTERNS)

@@ -14,6 +14,7 @@ from atoll.types import (
     Inject,
     Lifecycle,
     Limits,
+    ModelBudgetUse,
     Policy,
     Powers,
     Rule,
@@ -55,6 +56,22 @@ def sending(name: str, *hosts: str, action: Any = "allow") -> Rule:
 def test_a_sandbox_without_network_has_nothing_to_look_at() -> None:
     found = powers()
     assert (found.reaches, found.warnings, found.anywhere, found.ceiling) == ((), (), False, None)
+
+
+def test_models_are_told_with_every_limit_on_what_they_cost() -> None:
+    budgets = [
+        ModelBudgetUse(budget="sandbox:a", usd=5.0, tokens=1000),
+        ModelBudgetUse(budget="home", per="total"),
+        ModelBudgetUse(budget="team:reef", per="total", tokens=9),
+    ]
+    assert powers(models=("cheap", "openai/*"), budgets=budgets).models == (
+        "It uses cheap, openai/*.",
+        "It and its copies spend at most $5.00 and 1,000 tokens a day.",
+        "Its team spends at most 9 tokens in all.",
+    )
+    assert powers(models=("cheap",)).models[1] == "Nothing limits what it spends on them."
+    ended = Delegation(uid="d", issuer="i", created_at=0.0, expires_at=1.0)
+    assert powers(of={"delegation": ended}, models=("cheap",), now_s=2.0).models == powers().models == ()
 
 
 @pytest.mark.parametrize(

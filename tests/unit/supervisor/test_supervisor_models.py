@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from atoll.errors import InvalidSpecError, NoSpaceError, SecretNotFoundError, UnsupportedError
@@ -119,6 +121,33 @@ async def test_what_is_not_offered_or_not_for_the_team_is_refused(harness: Harne
     for allow in (["*"], ["cheap"], ["c*"]):
         await harness.create(team="reef", models={"allow": allow})
     await harness.create(models={"allow": ["*/gpt-5", "*", "openai/anything"]})
+
+
+@with_harness
+async def test_clients_set_the_models_and_see_what_was_used(harness: Harness) -> None:
+    await harness.system.secrets.create("sk-1", "sk-value")
+    assert (await harness.ask("GET", "/v1/models")).json == {}
+    wanted = json.loads(msgspec.json.encode(SETUP))
+    assert (await harness.ask("PUT", "/v1/models", wanted)).json == wanted
+    assert (await harness.ask("GET", "/v1/models")).json == wanted
+    assert (await harness.ask("PUT", "/v1/models", {"aliases": {"a": []}})).status == 400
+    made = await harness.create(name="work", models={"tokens": 9, "per": "total"})
+    await harness.system.model_ledger.settle([bill(1, made["sandbox_id"])])
+    told = (await harness.ask("GET", "/v1/models/usage?sandbox=work")).json
+    assert [(use["model"], use["requests"], use["usd"]) for use in told["uses"]] == [("gpt-5-mini", 1, 7e-7)]
+    assert [budget["tokens"] for budget in told["budgets"]] == [9]
+    everything = (await harness.ask("GET", "/v1/models/usage?since=1970-01-01")).json
+    assert [budget["budget"] for budget in everything["budgets"]] == ["home", "team:reef"]
+    assert everything["uses"] == told["uses"]
+    assert (await harness.ask("GET", "/v1/models/usage?team=reef")).json["uses"] == []
+    assert (await harness.ask("GET", "/v1/models/usage?sandbox=gone")).json == {"uses": [], "budgets": []}
+    assert (await harness.ask("GET", "/v1/models/usage?since=today")).status == 400
+    stats = (await harness.ask("GET", "/v1/sandboxes/work/stats")).json
+    assert stats["models"]["budget"] == f"sandbox:{made['sandbox_id']}"
+    powers = (await harness.ask("GET", "/v1/sandboxes/work/powers")).json
+    assert powers["models"] == ["It uses *.", "It and its copies spend at most 9 tokens in all."]
+    prices = (await harness.ask("GET", "/v1/models/prices")).json
+    assert prices["prices"][-1]["own"] or any(row["own"] for row in prices["prices"])
 
 
 @with_harness

@@ -19,6 +19,7 @@ from atoll.supervisor.monitors.idle_monitor import IdleMonitor
 from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.storage.volumes import Volumes
+from atoll.supervisor.tenants.models import Models
 from atoll.supervisor.tenants.quotas import TeamQuotas
 from atoll.supervisor.tenants.secrets import Secrets
 from atoll.supervisor.tenants.teams import Teams
@@ -36,6 +37,7 @@ class PowerParts:
     registries: PackageRegistries
     volumes: Volumes
     idle: IdleMonitor
+    models: Models
     hooks: HomeHooks
 
 
@@ -55,6 +57,8 @@ async def _facts(parts: PowerParts, sandbox: Sandbox) -> PowerFacts:
     ceiling = parts.teams.ceiling_of(row.team)
     await parts.registries.found_for([row.network, ceiling])
     hosts = {host for each in (row.network, ceiling) if each for host in parts.registries.hosts_for(each)}
+    rights = parts.models.rights_of(row)
+    budgets = () if rights is None else rights.budgets
     return PowerFacts(
         info=info_of(sandbox, parts.quotas),
         ceiling=ceiling,
@@ -64,6 +68,8 @@ async def _facts(parts: PowerParts, sandbox: Sandbox) -> PowerFacts:
         idle_s=parts.idle.tiers(sandbox).suspend_s,
         hooks=parts.hooks.events(),
         now_s=time.time(),
+        models=() if rights is None else rights.allow,
+        budgets=[told for name in budgets if (told := parts.models.ledger.budget(name)) is not None],
     )
 
 
