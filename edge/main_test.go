@@ -67,6 +67,7 @@ type child struct {
 	said    bytes.Buffer
 	servers map[string]string // of connections
 	welcome control.Welcome
+	holds   control.Holds
 	ended   chan error
 }
 
@@ -129,6 +130,10 @@ func (c *child) own() map[string]int64 {
 		text := c.receive()
 		var some control.Known
 		must(c.t, json.Unmarshal(text, &some))
+		if some.Op == "holds" {
+			must(c.t, json.Unmarshal(text, &c.holds))
+			continue
+		}
 		if some.Op != "known" {
 			must(c.t, json.Unmarshal(text, &c.welcome))
 			return known

@@ -86,8 +86,11 @@ func (g *Gatekeeper) Name(text string) Admission {
 	ways, why := g.named(name), ""
 	if IsInternal(name) {
 		why = "no rule exposes a port of " + name
-		if name == hostName {
+		switch name {
+		case hostName:
 			why = "no rule exposes a port of this host"
+		case ModelsName:
+			why = "this sandbox has no models"
 		}
 	}
 	if g.Proxied(name) {
@@ -215,7 +218,10 @@ func place(name, address string) string {
 // shut them.
 func (g *Gatekeeper) named(name string) []how {
 	ways := g.names.of(name)
-	if IsInternal(name) {
+	switch {
+	case name == ModelsName:
+		g.strike(ways, never)
+	case IsInternal(name):
 		g.strike(ways, exposing)
 	}
 	return ways

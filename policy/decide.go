@@ -121,6 +121,8 @@ func (b *Bounds) Name(text string) Admission {
 	switch name := PlainHost(text); {
 	case name == "":
 		return denied(quoted(text) + " is no host name")
+	case name == ModelsName:
+		return denied("this sandbox has no models")
 	case IsInternal(name):
 		return denied("no rule exposes " + name)
 	}

@@ -12,6 +12,9 @@ const (
 	sandboxDomain = "sandbox.atoll.internal" // below it: of the other sandboxes of a team
 )
 
+// ModelsName is that of the gateway of models. No rule opens it, and none shuts it.
+const ModelsName = "models.atoll.internal"
+
 const nameMost = 253
 
 // PlainHost is a name in the one form in which names are compared: in lower case and without a last dot. It is empty if the
@@ -82,10 +85,10 @@ func suffixes(name string) iter.Seq[string] {
 	}
 }
 
-// IsInternal tells whether a plain name is this host's or another sandbox's. No nameserver is asked for it, and * does not
-// open it.
+// IsInternal tells whether a plain name is this host's, another sandbox's, or that of the gateway of models. No nameserver is
+// asked for it, and * does not open it.
 func IsInternal(name string) bool {
-	return name == hostName || SandboxRef(name) != ""
+	return name == hostName || name == ModelsName || SandboxRef(name) != ""
 }
 
 // SandboxRef is the name or id of the sandbox that a plain name is of; it is empty if the name is of none.
@@ -130,6 +133,8 @@ const (
 	exposing                     // by the name itself, or by the pattern for the names of all sandboxes
 	barring                      // it asks about requests, but may not let any through
 )
+
+const never how = 0 // no pattern has it so
 
 // patterns tell of many rules at once which ones have a name. A guest chooses the names, and how many labels they have, so
 // it is not compared with each pattern.

@@ -48,8 +48,8 @@ func (c *Carrier) Reset(sandbox, connection string) error {
 // Alive answers a question of the carrier.
 func (c *Carrier) Alive(id int64) error { return c.link.Send(Alive{Op: "alive", ID: id}) }
 
-// Dial asks for a connection to where a connection of a sandbox goes. It waits at most 15 s.
-func (c *Carrier) Dial(ctx context.Context, sandbox, connection string) (net.Conn, error) {
+// Dial asks for a connection to where a connection of a sandbox goes, or to a provider of models. It waits at most 15 s.
+func (c *Carrier) Dial(ctx context.Context, sandbox, connection, provider string) (net.Conn, error) {
 	answer := make(chan dialled, 1)
 	c.mu.Lock()
 	if c.waiting == nil {
@@ -61,7 +61,8 @@ func (c *Carrier) Dial(ctx context.Context, sandbox, connection string) (net.Con
 	c.waiting[id] = answer
 	c.mu.Unlock()
 	defer c.leave(id, answer)
-	if err := c.link.Send(Dial{Op: "dial", ID: id, Sandbox: sandbox, Connection: connection}); err != nil {
+	asked := Dial{Op: "dial", ID: id, Sandbox: sandbox, Connection: connection, Provider: provider}
+	if err := c.link.Send(asked); err != nil {
 		return nil, err
 	}
 	timer := time.NewTimer(dialMost)

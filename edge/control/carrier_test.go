@@ -48,7 +48,7 @@ func ask(t *testing.T) *dialing {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	made.cancel = cancel
 	go func() {
-		socket, err := made.from.Dial(ctx, "s", "c1")
+		socket, err := made.from.Dial(ctx, "s", "c1", "")
 		made.result <- dialled{socket, err}
 	}()
 	_, err = theirs.Receive(&made.asked)
@@ -121,7 +121,7 @@ func TestAConnectionIsNotGiven(t *testing.T) {
 	}
 	d := ask(t)
 	d.from.Gone()
-	if _, err := d.from.Dial(t.Context(), "s", "c2"); err != errCarrierGone {
+	if _, err := d.from.Dial(t.Context(), "s", "c2", ""); err != errCarrierGone {
 		t.Errorf("one that is gone is asked: %v", err)
 	}
 }

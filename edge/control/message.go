@@ -9,12 +9,13 @@ import (
 	"atoll/channel"
 	"atoll/edge/change"
 	"atoll/edge/limit"
+	"atoll/edge/models"
 	"atoll/edge/seen"
 	"atoll/policy"
 )
 
 // Protocol is the version of the messages.
-const Protocol = 1
+const Protocol = 2
 
 // Message is a message of the supervisor or the relay.
 type Message struct {
@@ -41,6 +42,16 @@ type Message struct {
 	Reason string  `json:"reason"`
 	Code   string  `json:"code"`
 	ForS   float64 `json:"for_s"` // how long such requests pass; 0: once
+
+	// Of an allotment, which has the number of the need that it answers.
+	Budget     string   `json:"budget"`
+	Tokens     int64    `json:"tokens"`
+	Nanos      int64    `json:"nanos"`
+	Until      int64    `json:"until"` // seconds since 1970; 0: for good
+	Over       bool     `json:"over"`
+	LeftTokens int64    `json:"left_tokens"`
+	LeftNanos  int64    `json:"left_nanos"`
+	Limits     []string `json:"limits"`
 }
 
 // Receive reads the next message to the edge and the descriptor with it, which is nil when there is none.
@@ -77,6 +88,7 @@ type Policy struct {
 	Bound       map[string][]string          `json:"bound"` // hosts that alone may get a secret, by its name
 	Canaries    []change.SecretText          `json:"canaries"`
 	Spent       []limit.Spent                `json:"spent"`
+	Models      *models.Access               `json:"models"` // nil: the sandbox has none
 }
 
 // Ceiling has the rules of a sandbox's team, which bound its own. A team without one has a nil pointer.
@@ -128,6 +140,7 @@ type Dial struct {
 	ID         int64  `json:"id"`
 	Sandbox    string `json:"sandbox"`
 	Connection string `json:"connection"`
+	Provider   string `json:"provider,omitempty"` // where to instead, of a connection to the gateway of models
 }
 
 // Judged answers a question, or asks for the facts that are missing to answer it.

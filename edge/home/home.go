@@ -3,9 +3,11 @@ package home
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,7 +18,8 @@ import (
 
 // Home goes on without an owner as long as a process runs that stands for one.
 type Home struct {
-	user     int // may connect, beside root
+	name     string // of this process, which no other one has
+	user     int    // may connect, beside root
 	confined []string
 	faults   *faults
 	ctx      context.Context // ends with it
@@ -40,7 +43,7 @@ type Home struct {
 
 // New makes a home that this user and root may talk to. Confined says how this process is confined.
 func New(user int, confined []string) *Home {
-	made := &Home{user: user, confined: confined, faults: newFaults(), peers: map[*peer]struct{}{}}
+	made := &Home{name: strings.ToLower(rand.Text()[:16]), user: user, confined: confined, faults: newFaults(), peers: map[*peer]struct{}{}}
 	made.ctx, made.stop = context.WithCancel(context.Background())
 	return made
 }

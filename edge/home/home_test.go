@@ -22,6 +22,7 @@ import (
 
 	"atoll/channel"
 	"atoll/edge/control"
+	"atoll/edge/models"
 )
 
 const waitMost = 20 * time.Second
@@ -66,6 +67,8 @@ func (p *place) ends() error {
 type owner struct {
 	*channel.Channel
 	welcome control.Welcome
+	edge    string                   // what it calls itself
+	holds   map[string]models.Amount // of budgets
 	known   map[string]int64
 }
 
@@ -85,7 +88,9 @@ func (p *place) own() (*owner, error) {
 	for {
 		var said struct {
 			control.Welcome
-			Policies map[string]int64 `json:"policies"`
+			Policies map[string]int64         `json:"policies"`
+			Edge     string                   `json:"edge"`
+			Budgets  map[string]models.Amount `json:"budgets"`
 		}
 		if _, err := o.Receive(&said); err != nil {
 			o.Close()
@@ -93,6 +98,9 @@ func (p *place) own() (*owner, error) {
 		}
 		for id, version := range said.Policies {
 			o.known[id] = version
+		}
+		if said.Op == "holds" {
+			o.edge, o.holds = said.Edge, said.Budgets
 		}
 		if said.Op == "welcome" {
 			o.welcome = said.Welcome
@@ -196,6 +204,29 @@ func TestAHomeHasOneOwnerWhoeverComesAtOnce(t *testing.T) {
 	}
 	last.Close()
 	end()
+	must(t, p.ends())
+}
+
+func TestANewOwnerHearsWhatIsHeldOfBudgets(t *testing.T) {
+	p, config := begin(t), authority(t)
+	one, err := p.own()
+	must(t, err)
+	if len(one.edge) != 16 || len(one.holds) != 0 {
+		t.Errorf("at first %q holds %v", one.edge, one.holds)
+	}
+	one.tell(t, control.Message{Op: "config", Config: "one"}, config)
+	one.hears(t, "ready")
+	must(t, one.Send(control.Message{
+		Op: "allot", Budget: "home", Tokens: 70, Nanos: -1, LeftNanos: -1, Limits: []string{"tokens"},
+	}))
+	must(t, one.Send(control.Message{Op: "tell"}))
+	one.hears(t, "told")
+	two, err := p.own()
+	must(t, err)
+	if two.edge != one.edge || len(two.holds) != 1 || two.holds["home"] != (models.Amount{Tokens: 70}) {
+		t.Errorf("then %q holds %v", two.edge, two.holds)
+	}
+	two.Close()
 	must(t, p.ends())
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"atoll/channel"
 	"atoll/edge/control"
+	"atoll/edge/models"
 	"atoll/edge/serve"
 )
 
@@ -188,14 +189,15 @@ func (p *peer) hello(message *control.Message) bool {
 		return false
 	}
 	var known map[string]int64
+	var holds map[string]models.Amount
 	h.handling.Lock()
 	if h.edge != nil {
-		h.edge.Greet()
+		holds = h.edge.Greet()
 		known = h.edge.Known()
 		said.Pair, said.Config = h.relays.current(), h.config
 	}
 	h.handling.Unlock()
-	if p.sendKnown(known) != nil || p.Send(said) != nil {
+	if p.sendKnown(known) != nil || p.sendHolds(holds) != nil || p.Send(said) != nil {
 		return false
 	}
 	p.tell()
@@ -236,6 +238,22 @@ func (p *peer) sendKnown(known map[string]int64) error {
 		return nil
 	}
 	return p.Send(control.Known{Op: "known", Policies: some})
+}
+
+// sendHolds tells what may still be spent on models. It says so too if that is nothing.
+func (p *peer) sendHolds(holds map[string]models.Amount) error {
+	some := map[string]models.Amount{}
+	for budget, amount := range holds {
+		if len(some) == knownTogether {
+			said := control.Holds{Op: "holds", Edge: p.home.name, Budgets: some, More: true}
+			if err := p.Send(said); err != nil {
+				return err
+			}
+			some = map[string]models.Amount{}
+		}
+		some[budget] = amount
+	}
+	return p.Send(control.Holds{Op: "holds", Edge: p.home.name, Budgets: some})
 }
 
 // tell sends the owner all decisions from now on. It begins when there is an edge.

@@ -3,6 +3,7 @@ package models
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"regexp"
 	"slices"
@@ -63,6 +64,17 @@ func NewProvider(name string, kind Dialect, where string, keys int) (*Provider, 
 	return made, nil
 }
 
+// Scheme is that of its URL.
+func (p *Provider) Scheme() string {
+	if p.Secure {
+		return "https"
+	}
+	return "http"
+}
+
+// Authority is its host and port.
+func (p *Provider) Authority() string { return net.JoinHostPort(p.Host, strconv.Itoa(p.Port)) }
+
 // Access says which models a sandbox may use, and whose budgets pay.
 type Access struct {
 	Allow   []string `json:"allow"`
@@ -99,6 +111,24 @@ type Candidate struct {
 	Provider *Provider
 	Model    string
 	Price    *Price // nil: it is not known
+}
+
+// Worst is what a request costs at most.
+func (c *Candidate) Worst(input, output int64) Amount { return c.priceOrNone().Worst(input, output) }
+
+// Cost is what a request has cost.
+func (c *Candidate) Cost(used Usage) Amount { return Amount{used.Tokens(), c.priceOrNone().Of(used)} }
+
+// Affords is how many tokens of output an amount pays for, behind that much input.
+func (c *Candidate) Affords(left Amount, limits Limits, input int64) int64 {
+	return c.priceOrNone().Affords(left, limits, input)
+}
+
+func (c *Candidate) priceOrNone() Price {
+	if c.Price == nil {
+		return Price{}
+	}
+	return *c.Price
 }
 
 // Errors of choosing. The texts are for the guest.

@@ -120,7 +120,7 @@ func (s *Stream) endEvent() bool {
 	var found event
 	_ = json.Unmarshal(data, &found) // what cannot be read is not there
 	if used, ok := found.used(s.dialect); ok {
-		s.used = s.used.atLeast(used)
+		s.used = s.used.AtLeast(used)
 		s.isTold = s.isTold || s.dialect == OpenAI || found.Type == "message_delta"
 	}
 	if size := textBytes(found.Delta) + textBytes(found.Choices); size > 0 {

@@ -158,3 +158,23 @@ func TestNoSumFlowsOver(t *testing.T) {
 		t.Errorf("it affords %d and %d", a, b)
 	}
 }
+
+func TestTheUsageOfALongAnswerIsReadAtItsEnd(t *testing.T) {
+	for _, dots := range []int{0, 10, 40 << 10, 3 << 20} {
+		var tail Tail
+		text := `{"data":["` + strings.Repeat(".", dots) + `\"usage\":{}"],"usage":{"prompt_tokens":7}}`
+		for len(text) > 0 {
+			size := min(len(text), 10_000)
+			tail.Next([]byte(text[:size]))
+			text = text[size:]
+		}
+		if used, ok := tail.Usage(OpenAI); !ok || used.Input != 7 || len(tail.text) > wholeMost {
+			t.Errorf("of %d bytes: %v", dots, used)
+		}
+	}
+	var tail Tail
+	tail.Next([]byte(strings.Repeat(`"usage"`, 1<<20)))
+	if used, ok := tail.Usage(OpenAI); ok {
+		t.Errorf("rubbish is %v", used)
+	}
+}

@@ -13,8 +13,8 @@ type Usage struct {
 // Tokens are all of them.
 func (u Usage) Tokens() int64 { return add(add(u.Input, u.CacheRead), add(u.CacheWrite, u.Output)) }
 
-// atLeast is the larger of both, part by part.
-func (u Usage) atLeast(other Usage) Usage {
+// AtLeast is the larger of both, part by part.
+func (u Usage) AtLeast(other Usage) Usage {
 	return Usage{
 		max(u.Input, other.Input), max(u.CacheRead, other.CacheRead), max(u.CacheWrite, other.CacheWrite),
 		max(u.Output, other.Output), max(u.hour, other.hour),

@@ -149,6 +149,9 @@ func (c *connection) apply(current *set) error {
 	for _, each := range going {
 		each.judgeAgain(next)
 	}
+	if c.isOfModels() && current.models == nil {
+		c.reset(errNoModels)
+	}
 	return fault
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"atoll/edge/control"
+	"atoll/edge/gateway"
 	"atoll/edge/leaf"
 )
 
@@ -27,7 +28,8 @@ const (
 
 // Carrier has the other ends of connections. It connects and resets for those that it has handed over.
 type Carrier interface {
-	Dial(ctx context.Context, sandbox, connection string) (net.Conn, error)
+	// Dial connects to where a connection leads; with a provider, to that provider of models.
+	Dial(ctx context.Context, sandbox, connection, provider string) (net.Conn, error)
 	Reset(sandbox, connection string) error
 }
 
@@ -42,6 +44,7 @@ type Edge struct {
 	alarms    chan struct{} // a sandbox is to be unplugged
 	asking    chan struct{} // an ask has begun or ended
 
+	models  *gateway.Gateway
 	telling sync.Mutex // held during a report of the counts of limits
 
 	mu        sync.Mutex
@@ -62,6 +65,7 @@ func New(config control.Config) (*Edge, error) {
 	edge := &Edge{
 		authority: authority, queue: newQueue(), news: make(chan struct{}, 1),
 		alarms: make(chan struct{}, 1), asking: make(chan struct{}, 1), sandboxes: map[string]*sandbox{},
+		models: gateway.New(),
 	}
 	if err := edge.Trust(config.Roots); err != nil {
 		return nil, err
@@ -138,13 +142,24 @@ func (e *Edge) all() []*sandbox {
 
 // Handle handles a message of the supervisor. It owns the descriptor.
 func (e *Edge) Handle(message *control.Message, file *os.File) error {
-	if message.Op == "policy" {
+	switch message.Op {
+	case "policy":
 		return e.setPolicy(message, file)
+	case "models":
+		return e.offerModels(file)
 	}
 	if file != nil {
 		file.Close()
 	}
-	if message.Op != "forget" {
+	switch message.Op {
+	case "forget":
+	case "allot":
+		e.models.Ledger.Allot(message.Allotment())
+		return nil
+	case "settled":
+		e.models.Ledger.Settled(message.ID)
+		return nil
+	default:
 		return errors.New("there is no message " + message.Op)
 	}
 	e.mu.Lock()
@@ -182,5 +197,9 @@ func (e *Edge) setPolicy(message *control.Message, file *os.File) error {
 
 func (e *Edge) serve(writer http.ResponseWriter, request *http.Request) {
 	connection := request.Context().Value(connectionKey{}).(*connection)
+	if connection.isOfModels() {
+		connection.serveModels(writer, request)
+		return
+	}
 	connection.serve(writer, request)
 }

@@ -61,6 +61,7 @@ type world struct {
 	at        []float64 // when those of a message were
 	spent     []control.Spent
 	asked     heard
+	purse     purse
 	count     int
 	sandbox   string
 	versions  map[string]int64
@@ -122,10 +123,13 @@ func newWorldOf(t testing.TB, tell func(*world, context.Context), prepare ...fun
 }
 
 // Dial is the carrier's.
-func (w *world) Dial(ctx context.Context, _, connection string) (net.Conn, error) {
+func (w *world) Dial(ctx context.Context, _, connection, provider string) (net.Conn, error) {
 	w.mu.Lock()
 	w.dials++
 	address, ok := w.addresses[w.links[connection]]
+	if provider != "" {
+		address, ok = w.addresses["provider "+provider]
+	}
 	refused := w.refused
 	w.mu.Unlock()
 	if refused != "" {
@@ -153,6 +157,8 @@ func (w *world) Send(message any) error {
 		w.entries, w.at = append(w.entries, told.Entries...), append(w.at, told.At)
 	case control.Spent:
 		w.spent = append(w.spent, told)
+	case control.Need, control.Billed, control.Returned:
+		w.purse.hear(w.edge, told)
 	default:
 		w.asked.hear(told)
 	}

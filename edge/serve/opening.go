@@ -20,6 +20,10 @@ var errNotOpened = errors.New("the client speaks a protocol inside TLS that is n
 // run finds out the protocol of the connection and hands it on.
 func (c *connection) run() {
 	plain := &socket{Conn: c.guest, connection: c}
+	if c.isOfModels() {
+		c.sandbox.edge.queue.push(plain)
+		return
+	}
 	switch kind, server := c.listen(plain, false); kind {
 	case TLS:
 		c.open(plain)

@@ -26,7 +26,7 @@ type hands struct {
 
 func newHands() *hands { return &hands{ends: map[string]net.Conn{}, reset: map[string]bool{}} }
 
-func (h *hands) Dial(context.Context, string, string) (net.Conn, error) {
+func (h *hands) Dial(context.Context, string, string, string) (net.Conn, error) {
 	return nil, errors.New("nothing is reached")
 }
 

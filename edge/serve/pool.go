@@ -35,6 +35,8 @@ type place struct {
 	address string
 	port    int
 	wire    wire
+	// Of models, that the carrier leads to; empty: the place is where the guest's connection leads.
+	provider string
 }
 
 // pool keeps the upstream connections of one sandbox.
@@ -173,7 +175,7 @@ func newUpstream(edge *Edge, owner *pool, where place) *upstream {
 
 // dial asks for a connection, on behalf of the guest's connection that first needs it.
 func (u *upstream) dial(ctx context.Context) (net.Conn, error) {
-	conn, err := ctx.Value(connectionKey{}).(*connection).guest.dial(ctx)
+	conn, err := ctx.Value(connectionKey{}).(*connection).guest.dial(ctx, u.place.provider)
 	if err != nil {
 		return nil, err
 	}

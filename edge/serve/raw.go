@@ -54,7 +54,7 @@ func (c *connection) cut(cause error) { c.reset(cause) }
 
 // dial connects to the destination of this connection, with TLS inside if the guest's was opened.
 func (c *connection) dial(inTLS bool) (net.Conn, error) {
-	plain, err := c.guest.dial(c.ctx)
+	plain, err := c.guest.dial(c.ctx, "")
 	if err != nil || !inTLS {
 		return plain, err
 	}

@@ -15,6 +15,7 @@ import (
 	"atoll/edge/control"
 	"atoll/edge/forms"
 	"atoll/edge/limit"
+	"atoll/edge/models"
 	"atoll/edge/seen"
 	"atoll/policy"
 )
@@ -35,6 +36,7 @@ type set struct {
 	secrets  *change.Secrets
 	canaries *forms.Finder
 	spent    []limit.Spent
+	models   *models.Access // nil: it has none
 }
 
 func readPolicy(version int64, file *os.File) (*set, error) {
@@ -57,7 +59,7 @@ func readPolicy(version int64, file *os.File) (*set, error) {
 	return &set{
 		version: version, rules: rules, observe: content.Observe, ceiling: ceiling,
 		secrets: change.NewSecrets(content.Secrets, content.Bound), canaries: forms.NewFinder(canaries),
-		spent: content.Spent,
+		spent: content.Spent, models: content.Models,
 	}, nil
 }
 

@@ -22,9 +22,9 @@ type guestEnd struct {
 	resetting atomic.Bool
 }
 
-// dial connects to where the connection leads.
-func (g *guestEnd) dial(ctx context.Context) (net.Conn, error) {
-	return g.mark.from.Dial(ctx, g.sandbox, g.mark.id)
+// dial connects to where the connection leads; with a provider, to that provider of models.
+func (g *guestEnd) dial(ctx context.Context, provider string) (net.Conn, error) {
+	return g.mark.from.Dial(ctx, g.sandbox, g.mark.id, provider)
 }
 
 // How long a carrier has to reset a connection. After it, the guest sees only an end.

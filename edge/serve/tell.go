@@ -7,6 +7,7 @@ import (
 
 	"atoll/edge/control"
 	"atoll/edge/limit"
+	"atoll/edge/models"
 	"atoll/edge/seen"
 )
 
@@ -30,13 +31,16 @@ type alarm struct {
 }
 
 // Greet sends another owner everything that matters to it. No other message may go out meanwhile.
-func (e *Edge) Greet() {
+//
+// It returns what is held of the budgets for models.
+func (e *Edge) Greet() map[string]models.Amount {
 	e.mu.Lock()
 	e.last, e.ended = nil, nil // of sandboxes that are gone
 	e.mu.Unlock()
 	for _, each := range e.all() {
 		each.greet()
 	}
+	return e.models.Ledger.Greet()
 }
 
 // Known has the versions of the policies that are in force, by sandbox.
@@ -58,9 +62,12 @@ func (e *Edge) Tell(ctx context.Context, to Owner) {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	news := e.news
-	err := errors.Join(e.tellAlarms(to), e.tellAsks(to))
+	defer e.models.Ledger.Lose()
+	err := errors.Join(e.tellAlarms(to), e.tellAsks(to), e.tellModels(to))
 	for err == nil {
 		select {
+		case <-e.models.Ledger.News:
+			err = e.tellModels(to)
 		case <-e.asking:
 			err = e.tellAsks(to)
 		case <-e.alarms:
@@ -69,6 +76,7 @@ func (e *Edge) Tell(ctx context.Context, to Owner) {
 			news = nil
 			err = e.tellSeen(to)
 		case <-second.C:
+			e.models.Ledger.Tidy()
 			if err = e.TellSpent(to); err == nil {
 				err = e.tellSeen(to)
 			}

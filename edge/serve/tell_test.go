@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"atoll/edge/control"
+	"atoll/edge/gateway"
 	"atoll/edge/seen"
 )
 
@@ -31,7 +32,9 @@ func (l *listener) Send(message any) error {
 func TestADecisionIsToldAtOnceAndManyOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hears := &listener{began: time.Now()}
-		edge := &Edge{news: make(chan struct{}, 1), alarms: make(chan struct{}, 1), sandboxes: map[string]*sandbox{}}
+		edge := &Edge{
+			news: make(chan struct{}, 1), alarms: make(chan struct{}, 1), sandboxes: map[string]*sandbox{}, models: gateway.New(),
+		}
 		guest := newSandbox(edge, "s")
 		guest.isClaimed = true
 		edge.sandboxes["s"] = guest

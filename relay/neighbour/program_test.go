@@ -80,8 +80,10 @@ func start(t *testing.T) *process {
 	t.Cleanup(p.kill)
 	must(t, p.link.Send(control.Message{Op: "hello", Protocol: control.Protocol}))
 	var welcome control.Welcome
-	if _, err := p.link.Receive(&welcome); err != nil || welcome.Error != "" {
-		t.Fatalf("it says %+v, %v", welcome, err)
+	for welcome.Op != "welcome" { // before it, it tells what it holds
+		if _, err := p.link.Receive(&welcome); err != nil || welcome.Error != "" {
+			t.Fatalf("it says %+v, %v", welcome, err)
+		}
 	}
 	certificate, key := authority(t)
 	p.send(control.Message{Op: "config"}, memfd(t, map[string]string{"ca_certificate": certificate, "ca_key": key}))
