@@ -89,8 +89,9 @@ class EdgeTalk:
         early: list[Message] = []
         async with asyncio.timeout(_HELLO_S):
             while (said := await self._next())["op"] in ("known", "holds"):
-                if said["op"] == "holds":
-                    holds = said
+                if said["op"] == "holds":  # many budgets come in several messages
+                    before = {} if holds is None else holds["budgets"]
+                    holds = {**said, "budgets": {**before, **said["budgets"]}}
                 else:
                     policies |= said["policies"]
             if error := said.get("error"):
