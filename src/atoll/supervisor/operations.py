@@ -415,6 +415,7 @@ def make_creation(
         inventory=state.inventory,
         paths=state.paths,
         quotas=tenants.quotas,
+        models=tenants.models,
         links=rooms.links,
         egress=steps.egress,
         boots=steps.boots,

@@ -15,6 +15,7 @@ from atoll.network import Began, Billed, ModelRights, ModelUsage, Need, Returned
 from atoll.supervisor.lifecycle.egress_control import EgressControl
 from atoll.supervisor.lifecycle.model_billing import ModelBilling
 from atoll.supervisor.lifecycle.package_registries import PackageRegistries
+from atoll.supervisor.settings import Settings
 from atoll.supervisor.tenants.proxy_passwords import ProxyPasswords
 from atoll.types import (
     Delegation,
@@ -27,7 +28,7 @@ from atoll.types import (
     Quotas,
 )
 from atoll.types.internal import MODEL_ENV
-from tests.unit.supervisor.harness import Harness, with_harness
+from tests.unit.supervisor.harness import Harness, with_harness, with_harness_of
 from tests.unit.supervisor.test_supervisor_egress import WatchedLink, row
 
 SETUP = ModelSetup(
@@ -85,6 +86,19 @@ async def test_a_sandbox_finds_its_models_and_its_copies_share_the_budget(harnes
     assert told is not None
     assert told.usd == 5.0
     assert harness.system.models.setup == SETUP
+
+
+@with_harness_of(Settings(pool_size=1))
+async def test_the_budget_of_a_sandbox_of_a_warm_machine_has_its_name(harness: Harness) -> None:
+    await offered(harness)
+    await harness.create()
+    await harness.until(lambda: harness.system.pool.ids())
+    (ready,) = harness.system.pool.ids()
+    made = await harness.create(models={"usd": 2.0})
+    assert (made["sandbox_id"], budget_of(harness, made)) == (ready, f"sandbox:{ready}")
+    told = harness.system.model_ledger.budget(f"sandbox:{ready}")
+    assert told is not None
+    assert told.usd == 2.0
 
 
 @with_harness

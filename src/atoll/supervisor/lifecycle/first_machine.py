@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.rows import SandboxRow
     from atoll.supervisor.storage.images import ImageFacts
+    from atoll.supervisor.tenants.models import Models
     from atoll.supervisor.tenants.quotas import TeamQuotas
 
 
@@ -39,6 +40,7 @@ class FirstMachines:
     inventory: Inventory
     paths: Paths
     quotas: TeamQuotas
+    models: Models
     links: Links
     egress: EgressControl
     boots: Boots
@@ -85,9 +87,10 @@ class FirstMachines:
             versions=warm.versions,
             **running.columns(),
         )
-        sandbox = Sandbox(row)
         self.quotas.known_as(blank.sandbox_id, row.sandbox_id)
         try:
+            row = row.but(models=await self.models.renamed(row.models, row.sandbox_id))
+            sandbox = Sandbox(row)
             with self.inventory.pins.during(row.sandbox_id, facts.digest):
                 self.egress.govern(running.link, row)
                 if wanted := taken_init(row, facts.env):

@@ -118,6 +118,14 @@ class Models:
         await self.ledger.declare({grant.budget: wanted.budget})
         return grant
 
+    async def renamed(self, grant: ModelGrant | None, sandbox_id: str) -> ModelGrant | None:
+        """The models of a sandbox that got another id while it was made. Its budget is named after that."""
+        if grant is None:
+            return None
+        renamed = ModelGrant(grant.access, f"{SANDBOX_BUDGET}{sandbox_id}")
+        await self.ledger.declare({renamed.budget: grant.access.budget})
+        return renamed
+
     def rights_of(self, row: SandboxRow) -> ModelRights | None:
         """What a sandbox may use now, by its own setting and its team's; None for nothing."""
         if row.models is None or not self.setup.providers:
