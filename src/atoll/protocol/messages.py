@@ -12,7 +12,16 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from atoll.protocol.error_bodies import ErrorBody
-from atoll.types import DelegationSpec, EgressDecision, EgressPolicy, Lifecycle, Limits, Progress, Quotas
+from atoll.types import (
+    DelegationSpec,
+    EgressDecision,
+    EgressPolicy,
+    Lifecycle,
+    Limits,
+    ModelAccess,
+    Progress,
+    Quotas,
+)
 from atoll.types.internal import check_number
 
 PROTOCOL_VERSION = 1
@@ -133,12 +142,14 @@ class ForkRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
     Each copy gets a new lease under ``lifecycle``, or under the original's lifecycle if it is None. ``names``
     has one name for each copy, in order, or is empty. Each acts under a child of what the original acts under.
+    With ``models`` each has these, and a budget of its own.
     """
 
     count: int = 1
     lifecycle: Lifecycle | None = None
     names: list[str] = []
     delegation: DelegationSpec | None = None
+    models: ModelAccess | None = None
 
 
 class SuspendRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -7,8 +7,8 @@ from typing import Any
 
 from atoll.errors import InvalidSpecError
 from atoll.protocol import DiffRequest, ForkRequest, PromoteRequest
-from atoll.types import DelegationSpec, Lifecycle, SandboxInfo, SnapshotInfo
-from atoll.types.internal import check_kind, check_number, check_text, texts_of
+from atoll.types import DelegationSpec, Lifecycle, ModelAccess, SandboxInfo, SnapshotInfo
+from atoll.types.internal import check_access, check_kind, check_number, check_text, texts_of
 
 
 def fork_request(
@@ -16,11 +16,12 @@ def fork_request(
     names: Sequence[str] | None,
     lifecycle: Lifecycle | None,
     delegation: DelegationSpec | None,
+    models: ModelAccess | None,
 ) -> ForkRequest:
     """Return the request for copies.
 
     Raises:
-        InvalidSpecError: ``count``, ``names``, ``lifecycle`` or ``delegation`` is invalid.
+        InvalidSpecError: ``count``, ``names``, ``lifecycle``, ``delegation`` or ``models`` is invalid.
     """
     if names is None:
         named: list[str] = []
@@ -42,7 +43,9 @@ def fork_request(
         lifecycle.check()
     if delegation is not None:
         check_kind("delegation", delegation, DelegationSpec)
-    return ForkRequest(count=count, lifecycle=lifecycle, names=named, delegation=delegation)
+    if models is not None:
+        check_access(models)
+    return ForkRequest(count=count, lifecycle=lifecycle, names=named, delegation=delegation, models=models)
 
 
 def promote_request(fork: object, name: str | None) -> PromoteRequest:

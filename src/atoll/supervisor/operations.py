@@ -357,6 +357,7 @@ class Copies:
             paths=state.paths,
             quotas=tenants.quotas,
             delegations=tenants.delegations,
+            models=tenants.models,
             volume_quotas=tenants.volume_quotas,
             checkpoints=checkpoints,
             clones=steps.clones,

@@ -74,6 +74,8 @@ async def test_a_sandbox_finds_its_models_and_its_copies_share_the_budget(harnes
     (copy,) = (await harness.ask("POST", f"{ref}/fork", {"count": 1})).json
     assert (copy["models"], copy["env"]) == (made["models"], made["env"])
     assert budget_of(harness, copy) == budget_of(harness, made) == f"sandbox:{made['sandbox_id']}"
+    (apart,) = (await harness.ask("POST", f"{ref}/fork", {"count": 1, "models": {"usd": 1.0}})).json
+    assert budget_of(harness, apart) == f"sandbox:{apart['sandbox_id']}"
     snapshot = (await harness.ask("POST", f"{ref}/snapshots", {})).json
     later = await harness.create(from_snapshot=snapshot["snapshot_id"])
     assert budget_of(harness, later) == budget_of(harness, made)
@@ -109,6 +111,17 @@ async def test_another_team_gets_nothing_of_a_snapshots_budget(harness: Harness)
     snapshot = (await harness.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/snapshots", {})).json
     other = await harness.create(from_snapshot=snapshot["snapshot_id"], team="reef")
     assert other["models"] is None
+
+
+@with_harness
+async def test_a_copy_may_have_models_that_its_original_lacks(harness: Harness) -> None:
+    await offered(harness)
+    made = await harness.create(env={"A": "b"})
+    ref = f"/v1/sandboxes/{made['sandbox_id']}"
+    (copy,) = (await harness.ask("POST", f"{ref}/fork", {"count": 1, "models": {"allow": ["cheap"]}})).json
+    assert (copy["models"], copy["env"]) == ({"allow": ["cheap"]}, {**MODEL_ENV, "A": "b"})
+    answer = await harness.ask("POST", f"{ref}/fork", {"count": 1, "models": {"allow": ["none-such"]}})
+    assert (answer.status, answer.json["code"]) == (400, "invalid_spec")
 
 
 @with_harness

@@ -8,6 +8,7 @@ import click
 
 from atoll.cli.delegation_options import delegation, delegation_options
 from atoll.cli.lazy_commands import Command
+from atoll.cli.model_options import model_access, model_options
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json
 from atoll.cli.sandboxes import held, killed_if_stopped
@@ -29,6 +30,7 @@ from atoll.cli.sandboxes import held, killed_if_stopped
     help="Name of a copy; repeat it for each copy. Default: none.",
 )
 @delegation_options
+@model_options
 @json_option
 def command(sandbox: str, count: int | None, names: tuple[str, ...], as_json: bool, **options: Any) -> None:
     r"""Create running copies of a sandbox's memory and disk, all or none, and print their ids.
@@ -40,7 +42,9 @@ def command(sandbox: str, count: int | None, names: tuple[str, ...], as_json: bo
     """
     with killed_if_stopped() as copies:
         with held(sandbox) as original:
-            copies += original.fork(count, names=names or None, delegation=delegation(options))
+            copies += original.fork(
+                count, names=names or None, delegation=delegation(options), models=model_access(options)
+            )
         infos = []
         for copy in copies:
             infos.append(copy.info())

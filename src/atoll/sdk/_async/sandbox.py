@@ -37,6 +37,7 @@ from atoll.types import (
     FilesDiff,
     GuestPath,
     Lifecycle,
+    ModelAccess,
     Powers,
     Progress,
     SandboxInfo,
@@ -263,6 +264,7 @@ class AsyncSandbox(AsyncOpening):
         names: Sequence[str] | None = None,
         lifecycle: Lifecycle | None = None,
         delegation: DelegationSpec | None = None,
+        models: ModelAccess | None = None,
     ) -> _Sandboxes:
         """Make ``count`` running copies of its memory and disk, all or none. The original keeps running.
 
@@ -275,6 +277,8 @@ class AsyncSandbox(AsyncOpening):
             lifecycle: How long the copies may run. None means the original's lifecycle. In either case their
                 leases begin now.
             delegation: What each copy acts under: no more than this sandbox does. None means as much.
+            models: The models of each copy, with a budget of its own. None means those of this sandbox, of the same
+                budget.
 
         Raises:
             InvalidSpecError: ``count`` is out of range, or ``names`` does not hold one valid name for each
@@ -287,7 +291,7 @@ class AsyncSandbox(AsyncOpening):
             DelegationError: The sandbox's delegation allows no copies or not so much, or has ended. No copy is
                 made.
         """
-        body = fork_request(count, names, lifecycle, delegation)
+        body = fork_request(count, names, lifecycle, delegation, models)
 
         def handles(infos: _Infos) -> _Sandboxes:
             return [type(self)(AsyncApi(self._api.place), info, kill_at_exit=True) for info in infos]

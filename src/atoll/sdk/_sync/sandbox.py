@@ -38,6 +38,7 @@ from atoll.types import (
     FilesDiff,
     GuestPath,
     Lifecycle,
+    ModelAccess,
     Powers,
     Progress,
     SandboxInfo,
@@ -264,6 +265,7 @@ class Sandbox(Opening):
         names: Sequence[str] | None = None,
         lifecycle: Lifecycle | None = None,
         delegation: DelegationSpec | None = None,
+        models: ModelAccess | None = None,
     ) -> _Sandboxes:
         """Make ``count`` running copies of its memory and disk, all or none. The original keeps running.
 
@@ -276,6 +278,8 @@ class Sandbox(Opening):
             lifecycle: How long the copies may run. None means the original's lifecycle. In either case their
                 leases begin now.
             delegation: What each copy acts under: no more than this sandbox does. None means as much.
+            models: The models of each copy, with a budget of its own. None means those of this sandbox, of the same
+                budget.
 
         Raises:
             InvalidSpecError: ``count`` is out of range, or ``names`` does not hold one valid name for each
@@ -288,7 +292,7 @@ class Sandbox(Opening):
             DelegationError: The sandbox's delegation allows no copies or not so much, or has ended. No copy is
                 made.
         """
-        body = fork_request(count, names, lifecycle, delegation)
+        body = fork_request(count, names, lifecycle, delegation, models)
 
         def handles(infos: _Infos) -> _Sandboxes:
             return [type(self)(Api(self._api.place), info, kill_at_exit=True) for info in infos]

@@ -47,6 +47,7 @@ def fork_routes(
                         caller,
                         names=wanted.names,
                         delegation=wanted.delegation,
+                        models=wanted.models,
                     )
                     caller.made = [copy.sandbox_id for copy in copies]
                     return copies

@@ -17,7 +17,7 @@ from atoll.supervisor.lifecycle.callers import Caller
 from atoll.supervisor.lifecycle.checkpoint import CapturedState, Checkpoints
 from atoll.supervisor.lifecycle.clone import Clones
 from atoll.supervisor.lifecycle.info import info_of
-from atoll.supervisor.lifecycle.unplug import network_of_copies
+from atoll.supervisor.lifecycle.unplug import models_of_copies, network_of_copies
 from atoll.supervisor.machines.checkpoint_memory import OutgrownError
 from atoll.supervisor.state.ids import check_name, new_id, new_machine_uid
 from atoll.supervisor.state.leases import NOT_LEFT
@@ -27,8 +27,8 @@ from atoll.supervisor.state.running_machine import RunningMachine
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.transitions import check_action, check_memory, check_parts
 from atoll.supervisor.storage.compaction import Compaction
-from atoll.types import DelegationSpec, Lifecycle, SandboxInfo
-from atoll.types.internal import OWN_ATTRIBUTES
+from atoll.types import DelegationSpec, Lifecycle, ModelAccess, SandboxInfo
+from atoll.types.internal import MODEL_ENV, OWN_ATTRIBUTES
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.attachment import Attachment
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.storage.layer_gc import LayerGC
     from atoll.supervisor.tenants.delegations import Delegations
+    from atoll.supervisor.tenants.models import Models
     from atoll.supervisor.tenants.quotas import TeamQuotas
     from atoll.supervisor.tenants.volume_quotas import VolumeQuotas
 
@@ -61,6 +62,7 @@ class Forks:
     paths: Paths
     quotas: TeamQuotas
     delegations: Delegations
+    models: Models
     volume_quotas: VolumeQuotas
     checkpoints: Checkpoints
     clones: Clones
@@ -79,6 +81,7 @@ class Forks:
         *,
         names: Sequence[str] = (),
         delegation: DelegationSpec | None = None,
+        models: ModelAccess | None = None,
     ) -> list[SandboxInfo]:
         """Make ``count`` running copies of a sandbox as it is now. The sandbox itself does not change.
 
@@ -87,6 +90,7 @@ class Forks:
             caller: The client that waits for the copies: once it has left, no further copy is started.
             names: A name for each copy, in order; empty leaves the copies without names.
             delegation: What each copy is to act under, as a child of what the sandbox acts under.
+            models: What models each copy is to have, with a budget of its own. None shares the sandbox's.
 
         Raises:
             InvalidSpecError: ``count`` is not between 1 and 100, or the lifecycle or the names are invalid.
@@ -96,6 +100,7 @@ class Forks:
                 is full.
             DelegationExpiredError: The sandbox's delegation has ended.
             DelegationError: It does not allow copies, or not as much as they are to have.
+            UnsupportedError: The home offers no models, or its team may use none.
 
         Postcondition: on any exception no copy is left.
         """
@@ -107,7 +112,7 @@ class Forks:
             check_parts(sandbox.sandbox_id, engine_disk=sandbox.row.engine_disk)
         await self.volume_quotas.check_mounts(sandbox.row.volumes.values())
         wanted: list[str | None] = [*names] or [None] * count
-        work = partial(self._with_ids, sandbox, wanted, lifecycle, caller or Caller(), delegation)
+        work = partial(self._with_ids, sandbox, wanted, lifecycle, caller or Caller(), (delegation, models))
         with contextlib.ExitStack() as reserved:
             for name in names:
                 reserved.enter_context(self.inventory.reserve_sandbox_name(name))
@@ -133,13 +138,14 @@ class Forks:
         names: Sequence[str | None],
         lifecycle: Lifecycle,
         caller: Caller,
-        delegation: DelegationSpec | None,
+        wanted: tuple[DelegationSpec | None, ModelAccess | None],
         *,
         in_memory: bool,
     ) -> list[SandboxInfo]:
         ids = {new_id(): {"name": name} for name in names}
         for copy_id, columns in ids.items():
-            columns |= await self._delegated(sandbox.row, delegation, caller, copy_id)
+            columns |= await self._delegated(sandbox.row, wanted[0], caller, copy_id)
+            columns |= await self._with_models(sandbox.row, wanted[1], copy_id)
         limits = dict.fromkeys(ids, sandbox.row.limits)
         async with (
             self.quotas.making(sandbox.row.team, limits, lifecycle),
@@ -179,7 +185,7 @@ class Forks:
                     original = sandbox.row.but(lifecycle=lifecycle, made_by=caller.made_by)
                     rows = [self._row(original, capture, *named) for named in ids.items()]
                     written = both.create_task(self.checkpoints.written(sandbox, capture))
-                    copying = both.create_task(self._copies(rows, capture, caller, written))
+                    copying = both.create_task(self._copies(rows, original.env, capture, caller, written))
                     # Other operations get the sandbox back once its memory is written, however long the
                     # copies take.
                     await asyncio.wait({written})
@@ -191,7 +197,12 @@ class Forks:
         return [info_of(copy, self.quotas) for copy in copying.result()]
 
     async def _copies(
-        self, rows: list[SandboxRow], capture: CapturedState, caller: Caller, written: asyncio.Task[None]
+        self,
+        rows: list[SandboxRow],
+        env: dict[str, str],
+        capture: CapturedState,
+        caller: Caller,
+        written: asyncio.Task[None],
     ) -> list[Sandbox]:
         turn = asyncio.Semaphore(self.at_once)
 
@@ -199,7 +210,7 @@ class Forks:
             async with turn:
                 caller.check()
                 return await self.clones.clone(
-                    row, capture.checkpoint, row.env, being_written=capture.being_written
+                    row, capture.checkpoint, env, being_written=capture.being_written
                 )
 
         tasks = [asyncio.create_task(one(row)) for row in rows]
@@ -243,7 +254,6 @@ class Forks:
             promoted=(),
             is_bound=False,
             **NOT_LEFT,
-            models=None if original.unplugged is not None else original.models,
             **{"network": network_of_copies(original), **own},
         )
 
@@ -256,6 +266,12 @@ class Forks:
             check_scope(made, "volumes", "a copy that mounts volumes", original.sandbox_id)
         allowed: Columns = {} if "network" in made.scopes else {"network": "none"}
         return {"delegation": made, **allowed}
+
+    async def _with_models(self, original: SandboxRow, wanted: ModelAccess | None, copy_id: str) -> Columns:
+        if wanted is None:
+            return {"models": models_of_copies(original)}
+        grant = await self.models.grant(wanted, copy_id, original.team, None)
+        return {"models": grant, "env": {**MODEL_ENV, **original.env}}
 
     async def _undo(self, tasks: list[asyncio.Task[tuple[Sandbox, RunningMachine]]]) -> None:
         for task in tasks:

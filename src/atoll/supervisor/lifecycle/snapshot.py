@@ -9,14 +9,14 @@ import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from atoll.errors import InUseError, InvalidSpecError, NoSpaceError
 from atoll.host import sync_directory, sync_tree, to_the_end, tree_bytes
 from atoll.snapshots import SnapshotTree
 from atoll.supervisor.integrity.checksums import CheckpointChecksums
 from atoll.supervisor.lifecycle.checkpoint import CapturedState, Checkpoints
-from atoll.supervisor.lifecycle.unplug import network_of_copies
+from atoll.supervisor.lifecycle.unplug import models_of_copies, network_of_copies
 from atoll.supervisor.state.ids import check_name, new_id
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.state.sandbox import Sandbox
@@ -237,7 +237,7 @@ class Snapshots:
             memory_bytes=await asyncio.to_thread(tree_bytes, memory),
             disk_bytes=await asyncio.to_thread(self._disk_bytes, capture),
             stopped_ms=round(capture.stopped_ms, 3),
-            **{**of.setup(), "stack": capture.stack, "network": network_of_copies(of)},
+            **{**of.setup(), "stack": capture.stack, **_allowed(of)},
         )
 
     def _disk_bytes(self, capture: CapturedState) -> int:
@@ -267,3 +267,7 @@ def _make_durable(aside: Path, final: Path) -> None:
     sync_tree(aside)
     os.rename(aside, final)
     sync_directory(final.parent)
+
+
+def _allowed(of: SandboxRow) -> dict[str, Any]:
+    return {"network": network_of_copies(of), "models": models_of_copies(of)}

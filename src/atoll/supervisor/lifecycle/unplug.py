@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.pause import PausedWatcher, Pauses
     from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.leases import Columns
-    from atoll.supervisor.state.rows import SandboxRow
+    from atoll.supervisor.state.rows import ModelGrant, SandboxRow
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
     from atoll.supervisor.state.unplug_marks import UnplugMarks
@@ -33,6 +33,11 @@ _log = logging.getLogger(__name__)
 def network_of_copies(row: SandboxRow) -> EgressPolicy:
     """The egress policy of a sandbox's copies. Copies of an unplugged sandbox get no network."""
     return row.network if row.unplugged is None else "none"
+
+
+def models_of_copies(row: SandboxRow) -> ModelGrant | None:
+    """The models of a sandbox's copies, which share its budget. Copies of an unplugged sandbox get none."""
+    return row.models if row.unplugged is None else None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
