@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"atoll/policy"
+	"atoll/relay/guest"
 	"atoll/relay/resolve"
 	"atoll/relay/upstream"
 )
@@ -66,6 +67,26 @@ type Rules struct {
 	Ceiling  *Document       `json:"ceiling"` // nil: the sandbox's team has none
 	Proxy    *upstream.Proxy `json:"proxy"`   // where that of the sandbox's own policy is
 	Canaries []string        `json:"canaries"`
+	Models   []Model         `json:"models"` // providers of models that the sandbox may use; none: it has no models
+}
+
+// Model says where a provider of models is.
+type Model struct {
+	Provider string `json:"provider"`
+	Host     string `json:"host"`
+	Port     int    `json:"port"`
+}
+
+// Providers are those of models.
+func (r *Rules) Providers() (guest.Providers, error) {
+	made := guest.Providers{}
+	for _, each := range r.Models {
+		if each.Provider == "" || each.Host == "" || each.Port < 1 || each.Port > 65535 {
+			return nil, fmt.Errorf("a provider of models is nowhere: %.80q at %.80q:%d", each.Provider, each.Host, each.Port)
+		}
+		made[each.Provider] = guest.Provider{Host: each.Host, Port: each.Port}
+	}
+	return made, nil
 }
 
 // Document is the part of a policy about connections.

@@ -46,6 +46,7 @@ type Rules struct {
 	Proxy string
 	// Canaries are looked for in what the guest sends without the edge; nil: there are none.
 	Canaries *forms.Finder
+	Models   Providers
 }
 
 // nothing allows no connection.
@@ -131,6 +132,9 @@ type decided struct {
 // decide decides about a new connection. The way has no address if it is refused, or if a proxy resolves the name.
 func (e *Egress) decide(ctx context.Context, to Destination) decided {
 	rules := e.current()
+	if admission, is := rules.toModels(to); is {
+		return decided{policy.Way{Admission: admission}, rules.Version}
+	}
 	return decided{e.way(ctx, rules.Bounds, to), rules.Version}
 }
 
@@ -162,6 +166,9 @@ func (e *Egress) again(to Destination, address string) decided {
 		known = e.known(parsed)
 	}
 	rules := e.current()
+	if admission, is := rules.toModels(to); is {
+		return decided{policy.Way{Admission: admission}, rules.Version}
+	}
 	return decided{policy.Way{Admission: rules.Bounds.Connection(to.Name, known, to.Port)}, rules.Version}
 }
 

@@ -239,8 +239,13 @@ func listen(t *testing.T) *net.TCPListener {
 // connect is a connection of the guest to somewhere. Nil: it was reset at once.
 func (w *world) connect(address string) *net.TCPConn {
 	w.t.Helper()
+	return w.connectTo(netip.AddrPortFrom(netip.MustParseAddr(address), 443))
+}
+
+func (w *world) connectTo(to netip.AddrPort) *net.TCPConn {
+	w.t.Helper()
 	w.mu.Lock()
-	w.to = netip.AddrPortFrom(netip.MustParseAddr(address), 443)
+	w.to = to
 	w.mu.Unlock()
 	made, err := net.Dial("tcp", w.Listener.Addr().String())
 	if errors.Is(err, unix.ECONNRESET) {

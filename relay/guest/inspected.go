@@ -30,6 +30,8 @@ func (g *Guest) DialInspected(ctx context.Context, id string) (*net.TCPConn, err
 	to := connection.Destination
 	now := g.Egress.decide(ctx, to)
 	switch {
+	case to.Name == policy.ModelsName:
+		return nil, &RefusedError{"the gateway of models is no server"}
 	case now.Action == policy.Deny || now.Action == policy.Unplug:
 		return nil, &RefusedError{now.Reason}
 	case !keptBy(&now).isAs(connection.Kept()):

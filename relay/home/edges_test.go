@@ -2,13 +2,16 @@ package home
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"sync"
 	"testing"
 
+	"github.com/miekg/dns"
 	"golang.org/x/sys/unix"
 
 	"atoll/channel"
@@ -107,6 +110,37 @@ func TestRequestsAreJudgedByTheEdgeOfTheSandbox(t *testing.T) {
 	want := []string{"side of s-one", "judge s-one", "close s-one"}
 	if noted := edges.noted(); !slices.Equal(noted, want) {
 		t.Errorf("the edge notes %q", noted)
+	}
+}
+
+func TestAGuestWithModelsReachesTheirGatewayWhateverItsRules(t *testing.T) {
+	edges := &fakeEdges{taken: make(chan net.Conn, 1)}
+	w := newWorld(t, edges)
+	owner := w.owner()
+	link := owner.add("one")
+	const name = "models.atoll.internal"
+	for _, rules := range []string{`{"own":{"rules":[]}}`, `{}`, `{"models":[]}`} {
+		owner.rules("one", rules)
+		if reply := link.ask(t, name, dns.TypeA); reply.Rcode != dns.RcodeNameError {
+			t.Errorf("with %s: %v", rules, reply)
+		}
+	}
+	const models = `"models":[{"provider":"openai","host":"127.0.0.1","port":9}]`
+	for _, rules := range []string{`{"own":{"rules":[]},` + models + `}`, `{` + models + `}`} {
+		owner.rules("one", rules)
+		guest := w.visit(link, netip.AddrPortFrom(owner.knows("one", name), 80))
+		exchange(t, guest, <-edges.taken)
+		w.isRefused(link, netip.AddrPortFrom(owner.knows("one", name), 443))
+		must(t, owner.do(control.Message{Op: "cut", Link: "one"}, nil))
+		isReset(t, guest)
+		w.isRefused(link, netip.AddrPortFrom(owner.knows("one", name), 80))
+		must(t, owner.do(control.Message{Op: "mend", Link: "one"}, nil))
+	}
+	for _, nowhere := range []string{`{"provider":"","host":"a","port":1}`, `{"provider":"a","host":"","port":1}`, `{"provider":"a","host":"a","port":0}`} {
+		message := control.Message{Op: "rules", Link: "one", Sandbox: "s-one", Version: 9}
+		if err := owner.with(message, json.RawMessage(`{"models":[`+nowhere+`]}`)); err == nil {
+			t.Errorf("%s is somewhere", nowhere)
+		}
 	}
 }
 

@@ -106,13 +106,19 @@ func (l *Link) setRules(sandbox string, version int64, content *control.Rules) e
 	if err != nil {
 		return err
 	}
+	providers, err := content.Providers()
+	if err != nil {
+		return err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// The edge is told before a connection may be judged by them.
 	l.judged.set(l.home.parts.Edges, l.guest, sandbox)
 	l.canaries.Store(policy.NewCanaries(content.Canaries))
 	l.proxy.set(content, bounds.Ceiling)
-	l.decideBy(guest.Rules{Bounds: bounds, Proxy: l.proxy.key, Version: version, Canaries: finder(content.Canaries)})
+	l.decideBy(guest.Rules{
+		Bounds: bounds, Proxy: l.proxy.key, Version: version, Canaries: finder(content.Canaries), Models: providers,
+	})
 	return nil
 }
 

@@ -8,7 +8,8 @@ import (
 
 // Judge decides which names exist for a guest. It is asked from several goroutines at once.
 type Judge interface {
-	// Needed tells whether the guest has rules. Without them its questions are passed on as they are.
+	// Needed tells whether the guest has rules. Without them its questions are passed on as they are, but for the name of the
+	// gateway of models, which nobody outside has.
 	Needed() bool
 	// Name decides whether the guest may know that a name exists. The text is the name as it was asked for, without its last
 	// dot; bytes that are not printable are in it as \DDD.

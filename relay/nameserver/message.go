@@ -1,8 +1,11 @@
 package nameserver
 
 import (
+	"bytes"
 	"encoding/binary"
+	"strings"
 
+	"atoll/policy"
 	"atoll/relay/resolve"
 )
 
@@ -18,6 +21,23 @@ const (
 func isQuery(message []byte) bool {
 	return len(message) >= headerBytes && flags(message)&(response|opcode) == 0 && questions(message) == 1 &&
 		resolve.Question(message) != nil
+}
+
+// modelsLabels is the name of the gateway of models as messages have it.
+var modelsLabels = labels(policy.ModelsName)
+
+func labels(name string) []byte {
+	var made []byte
+	for label := range strings.SplitSeq(name, ".") {
+		made = append(append(made, byte(len(label))), label...)
+	}
+	return append(made, 0)
+}
+
+// asksForModels tells whether the question of a query is about the gateway of models.
+func asksForModels(message []byte) bool {
+	end := headerBytes + len(modelsLabels)
+	return len(message) >= end && bytes.EqualFold(message[headerBytes:end], modelsLabels)
 }
 
 // failure is a negative answer. It is nil for a message that deserves none: a part of a header, or a response. It is never

@@ -164,7 +164,7 @@ func (s *Server) done() { <-s.busy }
 
 // answer is nil if the question deserves none.
 func (s *Server) answer(query []byte, by resolve.Network) []byte {
-	if s.parts.Judge.Needed() {
+	if s.parts.Judge.Needed() || asksForModels(query) {
 		return s.named.answer(s.ctx, query)
 	}
 	answer, err := s.parts.Client.Exchange(s.ctx, query, by)

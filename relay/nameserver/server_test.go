@@ -50,6 +50,32 @@ func TestWithoutRulesAnAnswerPassesAsItIsButForItsID(t *testing.T) {
 	}
 }
 
+func TestTheGatewayOfModelsIsKnownHereAlsoWithoutRules(t *testing.T) {
+	up := serveNames(t, "models.atoll.internal. 60 IN A 203.0.113.1")
+	judge := without()
+	for _, text := range []string{"models.atoll.internal", "mODELS.atoll.internal"} {
+		judge.verdicts[text] = allowed
+	}
+	for _, each := range []struct {
+		judge *rules
+		code  int
+	}{{judge, dns.RcodeSuccess}, {without(), dns.RcodeNameError}} {
+		server := served(t, each.judge, up.nameservers)
+		for _, name := range []string{"models.atoll.internal.", "mODELS.atoll.internal."} {
+			query := question(name, dns.TypeA)
+			query.Question[0].Name = name
+			reply := new(dns.Msg)
+			must(t, reply.Unpack(exchanged(t, asking(t, server, "udp"), packed(t, query))))
+			if reply.Rcode != each.code || each.code == dns.RcodeSuccess && len(reply.Answer) != 1 {
+				t.Errorf("%v", reply)
+			}
+		}
+	}
+	if up.times() != 0 {
+		t.Error("somebody outside is asked")
+	}
+}
+
 func TestRubbishIsAnsweredHereOrNotAtAll(t *testing.T) {
 	up := serveNames(t)
 	for _, judge := range []*rules{without(), allowing()} {

@@ -28,6 +28,8 @@ type Inspected interface {
 	ResetConnection(id string)
 	// DialInspected connects to where a connection that passes through the edge leads now.
 	DialInspected(ctx context.Context, id string) (*net.TCPConn, error)
+	// DialProvider connects to a provider of models, for a connection to their gateway.
+	DialProvider(ctx context.Context, id, provider string) (*net.TCPConn, error)
 }
 
 // Neighbour is the edge, which may end and be followed by another one. While none runs, connections that need it do not

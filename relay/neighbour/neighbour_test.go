@@ -47,6 +47,11 @@ func (g *fakeGuest) noted() []string {
 func (g *fakeGuest) ResetInspected()           { g.note("reset all") }
 func (g *fakeGuest) ResetConnection(id string) { g.note("reset " + id) }
 
+func (g *fakeGuest) DialProvider(_ context.Context, id, provider string) (*net.TCPConn, error) {
+	g.note("dial " + provider + " for " + id)
+	return nil, errors.New("it is not there")
+}
+
 func (g *fakeGuest) DialInspected(ctx context.Context, id string) (*net.TCPConn, error) {
 	g.mu.Lock()
 	g.asked = append(g.asked, "dial "+id)

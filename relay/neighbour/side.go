@@ -105,21 +105,24 @@ func (s *Side) dial(to *edge, asked *control.Dial) {
 		to.answer(asked.ID, nil, errors.New("too many connections are being made for the sandbox"))
 		return
 	}
-	id, connection := asked.ID, asked.Connection
+	id, connection, provider := asked.ID, asked.Connection, asked.Provider
 	go func() {
 		defer s.asked.Add(-1)
-		made, err := s.connect(to, connection)
+		made, err := s.connect(to, connection, provider)
 		to.answer(id, made, err)
 	}()
 }
 
-func (s *Side) connect(to *edge, connection string) (*net.TCPConn, error) {
+func (s *Side) connect(to *edge, connection, provider string) (*net.TCPConn, error) {
 	ctx, cancel := context.WithTimeoutCause(to.ctx, dialMost, dial.ErrSilent)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
 	select {
 	case s.dials <- struct{}{}:
 		defer func() { <-s.dials }()
+		if provider != "" {
+			return s.inspected.DialProvider(ctx, connection, provider)
+		}
 		return s.inspected.DialInspected(ctx, connection)
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)

@@ -20,7 +20,7 @@ from atoll.network.relay_calls import CALL_S, RelayCalls, RelayError
 from atoll.network.relay_talk import RelayTalk
 from atoll.network.restarts import keep_running, run_earlier_or_new
 
-PROTOCOL = 1
+PROTOCOL = 2
 _READY_S = 10.0
 _PAUSES_S = (0.0, 0.1, 0.5, 1.0, 2.0, 5.0)
 _LOOK_S = 1.0
