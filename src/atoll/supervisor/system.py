@@ -312,16 +312,12 @@ class System:
         self.tasks.watch(self.templates.tend())
         self.tasks.watch(self.egress.look_ahead())
         self.drains.go_on()
-        for watch in (self.schedules, self.automatic_snapshots, self.recoveries, self.unresponsive):
+        sandboxes = (self.schedules, self.automatic_snapshots, self.recoveries, self.unresponsive)
+        times = (self.wake_timers, self.delegation_expiry, self.sleeping_links)
+        for watch in (*sandboxes, *times, self._model_billing, self._anchoring):
             self.tasks.watch(watch.run())
-        self.tasks.watch(self._model_billing.run())
-        self.tasks.watch(self.wake_timers.run())
-        self.tasks.watch(self.delegation_expiry.run())
-        if self._anchoring.argv:
-            self.tasks.watch(self._anchoring.run())
         self.tasks.watch(self._steps.paused_wakes.run(self.wakes.use))
         self._steps.suspended_wakes.start(self.wakes.use)
-        self.tasks.watch(self.sleeping_links.run())
         if self._state.latency_monitor:
             self.tasks.watch(self._state.latency_monitor.run())
 

@@ -188,6 +188,7 @@ def _control(ground: Ground) -> EgressControl:
         inspection=ground.inspection,
         relay=ground.relay,
         passwords=cast(Any, None),
+        models=cast(Any, SimpleNamespace(follow=lambda _: None)),
         registries=PackageRegistries(dict),
         clock=time.time,
     )
