@@ -16,6 +16,7 @@ from tests.waiting import until
 from atoll import (
     Asks,
     AsyncSandbox,
+    Audit,
     Keys,
     Lifecycle,
     Policy,
@@ -118,6 +119,21 @@ def test_files_go_both_ways_however_large(sandbox: Sandbox, tmp_path: Path) -> N
     assert (tmp_path / "out/a").read_text() == "a"
     with pytest.raises(FileMissingError):
         sandbox.files.read("/tmp/nothing")
+
+
+def test_the_audit_log_tells_what_was_done_and_a_team_sees_its_own(place: str, sandbox: Sandbox) -> None:
+    sandbox.run("echo for the log")
+
+    def told() -> list[str]:
+        entries = Audit.entries(sandbox=sandbox.id, act="command.started")
+        return [str(entry.details.get("line")) for entry in entries]
+
+    until(lambda: "echo for the log" in told())
+    assert len(list(Audit.entries(newest=3))) == 3
+    if place == "far":
+        assert {entry.team for entry in Audit.entries()} == {"far"}
+        with pytest.raises(NotFoundError):
+            Audit.verify()
 
 
 def test_a_port_inside_is_dialled(place: str, sandbox: Sandbox) -> None:

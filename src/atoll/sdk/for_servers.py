@@ -6,13 +6,15 @@ import contextlib
 from collections.abc import Callable
 
 from atoll.guest import GuestRequest
+from atoll.protocol import ToldLine
 from atoll.sdk import _spawn
 from atoll.sdk._async.api import AsyncApi
 from atoll.sdk._async.builds import carry_out, request_build
 from atoll.sdk._async.http import AsyncAnswer, Upload
+from atoll.sdk._async.sandbox import AsyncSandbox
 from atoll.sdk._caller import CALLS_FOR
 
-__all__ = ["carry_out", "call_for", "relayed", "request_build", "sharing", "start_by"]
+__all__ = ["carry_out", "call_for", "relayed", "request_build", "sharing", "start_by", "tell"]
 
 
 def start_by(start: Callable[[], None]) -> None:
@@ -38,6 +40,11 @@ def sharing(kept: int = 64) -> contextlib.AbstractContextManager[None]:
 def call_for(who: str) -> None:
     """From now on, and in this context alone, call for somebody else, whom ``info`` and the audit log name."""
     CALLS_FOR.set(who)
+
+
+def tell(sandbox: AsyncSandbox, line: ToldLine) -> None:
+    """Tell the audit log, later, what somebody else did in a sandbox, whom ``call_for`` has named."""
+    sandbox._agent.tell(line)
 
 
 async def relayed(

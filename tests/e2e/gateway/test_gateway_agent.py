@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import socket
 from pathlib import Path
 
@@ -16,8 +17,10 @@ from tests.e2e.gateway.clients import (
     token_of,
 )
 from tests.e2e.server import Server
+from tests.waiting import until
 
-from atoll import Hosting, Sandbox
+from atoll import Audit, Hosting, Sandbox
+from atoll.types import AuditEntry
 
 
 def test_the_e2b_sdk_runs_programs_and_moves_files(server: Server, box: Sandbox, module_home: Path) -> None:
@@ -28,6 +31,26 @@ def test_the_e2b_sdk_runs_programs_and_moves_files(server: Server, box: Sandbox,
     there.files.write("/tmp/größe", "text")
     assert there.files.read("/tmp/größe") == "text"
     assert there.is_running()
+
+
+def test_the_audit_log_has_what_the_e2b_sdk_does(server: Server, box: Sandbox, module_home: Path) -> None:
+    there = remote(server, box, module_home)
+    there.commands.run("echo once, for the log", timeout=BOUND_S)
+    there.files.write("/tmp/logged", "text")
+    assert there.files.read("/tmp/logged") == "text"
+
+    def told(act: str, part: str) -> list[AuditEntry]:
+        return [entry for entry in Audit.entries(sandbox=box.id, act=act) if part in str(entry.details)]
+
+    until(lambda: told("file.read", "logged"))
+    (ran,) = told("command.started", "once, for the log")
+    assert ran.details["argv"] == "/bin/bash -l -c 'echo once, for the log'"
+    (written,), (read,) = told("file.written", "logged"), told("file.read", "logged")
+    digest = hashlib.sha256(b"text").hexdigest()
+    for entry in (written, read):
+        assert (entry.details["bytes"], entry.details["sha256"]) == (4, digest)
+    assert {entry.source for entry in (ran, written, read)} == {"client"}
+    assert {entry.caller for entry in (ran, written, read)} == {f"a client of {ran.team} at 127.0.0.1"}
 
 
 def test_a_command_is_given_input_while_it_runs(server: Server, box: Sandbox, module_home: Path) -> None:

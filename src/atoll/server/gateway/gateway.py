@@ -6,11 +6,14 @@ import asyncio
 import contextlib
 import time
 from dataclasses import replace
+from functools import partial
 
 from starlette.types import Receive, Scope, Send
 
 from atoll.errors import AtollError
+from atoll.sdk import for_servers
 from atoll.server.auth.access_log import note
+from atoll.server.gateway.agent_calls import agent_call, seen
 from atoll.server.gateway.authorization import authorized
 from atoll.server.gateway.connection_pool import ConnectionPool
 from atoll.server.gateway.exchange import CutError, Exchange
@@ -98,16 +101,26 @@ class Gateway:
         opened = self._links.checked(request, now, is_socket=kind == "websocket")
         request = authorized(opened, sandbox, now)
         request = replace(request, template=sandbox.template)
+        for_servers.call_for(f"a client of {sandbox.team} at {request.peer}")
+        tell = partial(for_servers.tell, sandbox.handle)
+        call = None if kind == "websocket" else agent_call(request, tell)
+        if call is not None:
+            receive, send = seen(call, receive, send)
         passing = (Tunnel if kind == "websocket" else Exchange)(
             request, sandbox, self._connections, receive, send
         )
+        complete = False
         try:
             async with asyncio.timeout(_left_s(request, sandbox, now)) as bound:
                 await passing.run()
+            complete = True
         except TimeoutError:
             if not bound.expired():
                 raise
             await passing.refuse(Rejection(403, LINK_ENDED, request.target))
+        finally:
+            if call is not None:
+                call.ended(complete=complete)
 
     async def _look_up(self, target: Target) -> CachedSandbox:
         try:

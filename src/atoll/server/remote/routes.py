@@ -49,6 +49,7 @@ from atoll.types.internal import as_json
 from atoll.version import __version__
 
 PREFIX = "/atoll"
+_METHODS = ["GET", "POST", "PUT", "DELETE"]
 _KEPT_HEADERS = ("content-type", "content-length")
 _LINE_BYTES = 1 << 20
 
@@ -98,7 +99,7 @@ def remote_routes(
             for operation in OPERATIONS
             if operation.passed
         ),
-        Route(f"{PREFIX}/{{rest:path}}", answering(_nothing)),
+        Route(f"{PREFIX}/{{rest:path}}", answering(_nothing), methods=_METHODS),
     ]
 
 
