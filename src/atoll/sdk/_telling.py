@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 # Lines that come so soon after each other are sent together.
 _TOGETHER_S = 0.3
 _AGAIN_S = 5.0
+_LEAST_S = 0.05
 _LINES_MOST = 1000
 # Of what was copied and is not hashed yet.
 _CONTENT_BYTES_MOST = 64 << 20
@@ -76,7 +77,9 @@ class Teller:
         self._some = threading.Event()
         self._hurry = threading.Event()
         self._sent = threading.Condition()
-        self._sending = 0
+        self._counting = threading.Lock()
+        self._sending: str | None = None
+        self._failures = 0
         self._apis: dict[Home | Server, Api] = {}
         threading.Thread(target=self._run, daemon=True, name="atoll tell").start()
         atexit.register(self.finish)
@@ -96,8 +99,8 @@ class Teller:
     def wait_for(cls, sandbox_id: str) -> None:
         """Send what is left about a sandbox that ends now, and wait for that, two seconds at most."""
         one = cls._one
-        if one is not None and one._pid == os.getpid() and one._has(sandbox_id):
-            one.finish()
+        if one is not None:
+            one.finish(sandbox_id)
 
     def add(
         self, where: Home | Server, sandbox_id: str, line: ToldLine, content: bytes | Hashed | None = None
@@ -110,57 +113,76 @@ class Teller:
         told = _Told(where, sandbox_id, caller(), line, content)
         size = len(content) if isinstance(content, bytes) else 0
         if len(self._lines) >= _LINES_MOST:
-            self._dropped[told.group] = self._dropped.get(told.group, 0) + 1
+            self._count_dropped(told, 1)
             return
-        if size > _CONTENT_BYTES_MOST - self._content_bytes:
-            told, size = told._replace(content=None), 0
-        self._content_bytes += size
+        if size:
+            with self._counting:
+                fits = size <= _CONTENT_BYTES_MOST - self._content_bytes
+                self._content_bytes += size if fits else 0
+            told = told if fits else told._replace(content=None)
         self._lines.append(told)
         if not self._some.is_set():
             self._some.set()
 
-    def finish(self) -> None:
-        """Send what is left, and wait for that, two seconds at most."""
-        if self._pid != os.getpid():
+    def finish(self, sandbox_id: str | None = None) -> None:
+        """Send what is left, of one sandbox or of all, and wait for that: two seconds at most, and no second try."""
+        if self._pid != os.getpid() or not self._has(sandbox_id):
             return
-        end = time.monotonic() + _LAST_S
+        end, failures = time.monotonic() + _LAST_S, self._failures
         self._hurry.set()
         with self._sent:
-            while (self._lines or self._sending) and (left_s := end - time.monotonic()) > 0:
+            while self._has(sandbox_id) and self._failures == failures:
+                left_s = end - time.monotonic()
+                if left_s <= 0:
+                    break
                 self._some.set()
                 self._sent.wait(left_s)
         self._hurry.clear()
 
-    def _has(self, sandbox_id: str) -> bool:
-        return bool(self._sending) or any(told.sandbox_id == sandbox_id for told in tuple(self._lines))
+    def _has(self, sandbox_id: str | None) -> bool:
+        if sandbox_id is None:
+            return bool(self._lines) or self._sending is not None
+        # a copy, because others add to it meanwhile
+        waiting = self._lines.copy()
+        return self._sending == sandbox_id or any(told.sandbox_id == sandbox_id for told in waiting)
+
+    def _count_dropped(self, told: _Told, count: int) -> None:
+        with self._counting:
+            self._dropped[told.group] = self._dropped.get(told.group, 0) + count
 
     def _run(self) -> None:
         while True:
             self._some.wait()
             self._hurry.wait(_TOGETHER_S)
             self._some.clear()
-            is_passing = False
-            while self._lines and not is_passing:
-                is_passing = not self._send_next()
-            with self._sent:
-                self._sent.notify_all()
-            if is_passing:
-                self._hurry.wait(_AGAIN_S)
-                self._some.set()
+            while self._lines:
+                is_told = self._send_next()
+                with self._sent:
+                    self._failures += not is_told
+                    self._sent.notify_all()
+                if not is_told:
+                    self._wait_again()
+                    break
+
+    def _wait_again(self) -> None:
+        time.sleep(_LEAST_S)  # whoever is in a hurry has left by then
+        self._hurry.wait(_AGAIN_S)
+        self._some.set()
 
     def _send_next(self) -> bool:
         """Send the lines at the front that belong together. Returns False if there is nobody to tell just now."""
         taken = self._taken()
         first = taken[0]
-        self._sending = len(taken)
-        dropped = self._dropped.pop(first.group, 0)
+        with self._counting:
+            dropped = self._dropped.pop(first.group, 0)
         request = ToldRequest(lines=tuple(map(_with_hash, taken)), dropped=dropped)
         try:
             CALLS_FOR.set(first.caller)
             api = self._api(first.where)
             api.send("POST", f"/v1/sandboxes/{first.sandbox_id}/told", request)
         except _PASSING:
-            self._dropped[first.group] = self._dropped.get(first.group, 0) + dropped
+            if dropped:
+                self._count_dropped(first, dropped)
             self._lines.extendleft(
                 told._replace(line=line, content=None)
                 for told, line in zip(reversed(taken), reversed(request.lines), strict=True)
@@ -170,21 +192,22 @@ class Teller:
             # the sandbox is gone, or an older supervisor does not want to know: later lines must still go
             pass
         finally:
-            self._sending = 0
+            self._sending = None
         return True
 
     def _taken(self) -> list[_Told]:
+        self._sending = self._lines[0].sandbox_id
         taken = [self._lines.popleft()]
-        size = 0
+        size = _size(taken[0].line)
         while self._lines and len(taken) < TOLD_LINES_MOST:
             told = self._lines[0]
             size += _size(told.line)
             if told.group != taken[0].group or size > _REQUEST_BYTES:
                 break
             taken.append(self._lines.popleft())
-        for told in taken:
-            if isinstance(told.content, bytes):
-                self._content_bytes -= len(told.content)
+        held = sum(len(told.content) for told in taken if isinstance(told.content, bytes))
+        with self._counting:
+            self._content_bytes -= held
         return taken
 
     def _api(self, where: Home | Server) -> Api:

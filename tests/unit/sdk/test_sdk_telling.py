@@ -107,6 +107,18 @@ def test_lines_wait_while_they_cannot_be_noted_and_what_is_too_much_is_counted(
     assert max(len(each["lines"]) for each in heard.requests) <= 200
 
 
+def test_nobody_waits_for_a_supervisor_that_takes_no_lines(heard: Heard, sandbox: Sandbox) -> None:
+    heard.status = 507
+    teller, where = Teller.of_process(), sandbox._api.place.where
+    teller.add(where, SANDBOX_ID, code_line("x"))
+    began = time.monotonic()
+    teller.finish()
+    Teller.wait_for("another")
+    assert time.monotonic() - began < 1.5
+    heard.status = 204
+    until(lambda: heard.lines or teller.finish())
+
+
 def test_a_long_line_is_cut_and_a_gone_sandbox_is_told_nothing(heard: Heard, sandbox: Sandbox) -> None:
     teller, where = Teller.of_process(), sandbox._api.place.where
     teller.add(where, "another", code_line("x"))
