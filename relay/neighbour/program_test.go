@@ -23,6 +23,7 @@ import (
 
 	"atoll/channel"
 	"atoll/edge/control"
+	"atoll/edge/models"
 )
 
 // program is the edge as it is shipped.
@@ -54,6 +55,7 @@ type process struct {
 	command *exec.Cmd
 	link    *channel.Channel
 	said    bytes.Buffer
+	bills   chan models.Bill
 }
 
 // start runs an edge, which has no relay and no policy yet.
@@ -68,7 +70,7 @@ func start(t *testing.T) *process {
 	inherited, err := listener.File()
 	must(t, err)
 	defer inherited.Close()
-	p := &process{t: t, command: exec.Command(path)}
+	p := &process{t: t, command: exec.Command(path), bills: make(chan models.Bill, 8)}
 	p.command.ExtraFiles = []*os.File{inherited}
 	p.command.Stderr = &p.said
 	must(t, p.command.Start())
@@ -96,15 +98,37 @@ func start(t *testing.T) *process {
 	return p
 }
 
+// said is what the edge tells.
+type said struct {
+	Op     string `json:"op"`
+	Text   string `json:"text"`
+	Budget string `json:"budget"`
+	Tokens int64  `json:"tokens"`
+	ID     int64  `json:"id"`
+}
+
 // listen reads what it tells, as a supervisor does.
 func (p *process) listen() {
 	for {
-		var told control.Log
-		if _, err := p.link.Receive(&told); err != nil {
+		var text json.RawMessage
+		if _, err := p.link.Receive(&text); err != nil {
 			return
 		}
-		if told.Op == "log" {
+		var told said
+		_ = json.Unmarshal(text, &told)
+		switch told.Op {
+		case "log":
 			p.t.Log("the edge: ", told.Text)
+		case "need": // there is enough
+			_ = p.link.Send(control.Message{
+				Op: "allot", ID: told.ID, Budget: told.Budget, Tokens: told.Tokens, Nanos: -1, LeftTokens: 1000, LeftNanos: -1,
+				Limits: []string{"tokens"},
+			})
+		case "billed":
+			_ = p.link.Send(control.Message{Op: "settled", ID: told.ID})
+			var bill models.Bill
+			_ = json.Unmarshal(text, &bill)
+			p.bills <- bill
 		}
 	}
 }

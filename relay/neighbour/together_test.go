@@ -37,15 +37,22 @@ type world struct {
 	beside *Neighbour
 	side   *Side
 	server netip.AddrPort
+	named  string // what the address stands for
 }
 
 func newWorld(t *testing.T, handler http.HandlerFunc) *world {
+	t.Helper()
+	return newWorldTo(t, name, handler)
+}
+
+// newWorldTo has a guest whose every connection is to this name.
+func newWorldTo(t *testing.T, named string, handler http.HandlerFunc) *world {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	w := &world{t: t, beside: New(), server: netip.MustParseAddrPort(server.Listener.Addr().String())}
+	w := &world{t: t, beside: New(), named: named, server: netip.MustParseAddrPort(server.Listener.Addr().String())}
 	w.side = w.beside.Side("s", inspected{w})
 	w.Guest = guest.New(guest.Parts{
 		Listener: listener.(*net.TCPListener), Edge: w, Dialer: w, Owner: w,
@@ -80,7 +87,7 @@ func (w *world) Dial(ctx context.Context, connection *guest.Connection, _ *polic
 func (w *world) Tell(guest.Told)                  {}
 func (w *world) Unplug(string)                    {}
 func (w *world) Wake(string)                      {}
-func (w *world) NameAt(netip.Addr) (string, bool) { return name, true }
+func (w *world) NameAt(netip.Addr) (string, bool) { return w.named, true }
 
 func (w *world) Addresses(context.Context, string) ([]netip.Addr, error) {
 	return []netip.Addr{netip.MustParseAddr(leads)}, nil
