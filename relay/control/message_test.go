@@ -170,7 +170,7 @@ func TestFlowsComeBackAsTheyWere(t *testing.T) {
 
 func FuzzReceive(f *testing.F) {
 	for _, text := range []string{
-		`{"op":"hello","id":1,"protocol":1}`, `{"op":"rules","link":"0a1b","sandbox":"s","version":3}`,
+		`{"op":"hello","id":1,"protocol":2}`, `{"op":"rules","link":"0a1b","sandbox":"s","version":3}`,
 		`{"op":"ask","id":9,"link":"l","what":"kept"}`, `{"op":"reached","id":-1,"error":"x"}`, `{"op":"\ud800"}`, `[]`, "\xff",
 	} {
 		f.Add([]byte(text))

@@ -156,7 +156,7 @@ func TestWhoSpeaksAnotherVersionIsTurnedAway(t *testing.T) {
 	owner := w.owner()
 	other := w.connect()
 	err := other.do(control.Message{Op: "hello", Protocol: control.Protocol + 1}, nil)
-	if err == nil || !strings.Contains(err.Error(), "protocol 1, and not 2") {
+	if err == nil || !strings.Contains(err.Error(), "protocol 2, and not 3") {
 		t.Errorf("it hears %v", err)
 	}
 	<-other.gone

@@ -12,7 +12,7 @@ import (
 // FuzzRequest asks a home with a link for anything, with any content. It must refuse or do it, and go on.
 func FuzzRequest(f *testing.F) {
 	for _, each := range [][2]string{
-		{`{"op":"hello","id":1,"protocol":1}`, ``}, {`{"op":"rules","link":"one","sandbox":"s"}`, `{"own":{"rules":[]}}`},
+		{`{"op":"hello","id":1,"protocol":2}`, ``}, {`{"op":"rules","link":"one","sandbox":"s"}`, `{"own":{"rules":[]}}`},
 		{`{"op":"settings"}`, `{"nameservers":["::1"],"foreign":["10.0.0.0/8"],"proxy_patience_ms":1}`},
 		{`{"op":"take_over","link":"one"}`, `[{"address":"198.18.0.1","name":"a.x"},{"address":"","name":"\u0000"}]`},
 		{`{"op":"ask","link":"one","what":"kept"}`, `[{"guest_port":1,"address":"::ffff:1.2.3.4","port":65535}]`},

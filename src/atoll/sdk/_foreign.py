@@ -80,6 +80,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "memory": "limits=Limits(memory_mib=…)",
         "memory_mb": "limits=Limits(memory_mib=…)",
         "memory_mib": "limits=Limits(memory_mib=…)",
+        "models": "hosting=Hosting(models=…)",
         "mounts": 'volumes={"/PATH": "NAME"}',
         "network_block_all": _NETWORK,
         "on_crash": "boot=Boot(on_crash=…)",

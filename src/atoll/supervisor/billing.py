@@ -10,7 +10,9 @@ from atoll.supervisor.lifecycle.model_billing import ModelBilling
 def make_model_billing(rooms: Rooms, state: State, tenants: Tenants) -> ModelBilling:
     """Make the part that answers the edge about models, and have it hear of them. Without an edge it hears nothing."""
     talk = ModelTalk() if rooms.inspection is None else rooms.inspection.models
-    talk.listener = ModelBilling(
+    billing = talk.listener = ModelBilling(
         ledger=tenants.model_ledger, talk=talk, inventory=state.inventory, acts=state.acts
     )
-    return talk.listener
+    models = tenants.models
+    models.follow(lambda: billing.tell_limits(models.budgets_of(None)))
+    return billing

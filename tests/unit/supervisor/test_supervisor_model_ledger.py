@@ -96,7 +96,7 @@ class World:
             return
         for budget, part in outcome.allotted.values():
             self.has[budget][0] += part.tokens
-            self.has[budget][1] += part.nanos
+            self.has[budget][1] += max(part.nanos, 0)  # what has no limit is not counted
         self.unsettled = [one for one in self.unsettled if one.id not in outcome.settled]
 
     def next_id(self) -> int:
@@ -108,10 +108,11 @@ class World:
 
     def use(self, tokens: int) -> None:
         """A request of so many tokens, if it was allotted in every budget."""
-        if any(has[0] < tokens or has[1] < tokens * 2 for has in self.has.values()):
+        costs = {budget: tokens * 2 if limit.nanos else 0 for budget, limit in LIMITS.items()}
+        if any(has[0] < tokens or has[1] < costs[budget] for budget, has in self.has.items()):
             return
         for budget, has in self.has.items():
-            has[0], has[1] = has[0] - tokens, has[1] - tokens * 2
+            has[0], has[1] = has[0] - tokens, has[1] - costs[budget]
             self.spent[budget] += tokens
         self.say(billed(self.next_id(), tokens, at=self.now_s))
 
@@ -257,13 +258,19 @@ async def test_the_edge_gets_what_it_needs_or_all_that_is_left(ledger: ModelLedg
 
 
 @told
-async def test_without_a_limit_the_edge_gets_more_than_it_needs_and_all_is_counted(
+async def test_what_has_no_limit_is_not_counted_and_a_limit_that_comes_is_told(
     ledger: ModelLedger, store: MemoryStore
 ) -> None:
     outcome = await ledger.settle([Need(id=1, budget="home", tokens=10, nanos=50)])
     given_ = outcome.allotted[1][1]
-    assert (given_.nanos, given_.left_nanos, given_.limits, given_.until) == (200, -1, ("tokens",), 0)
-    assert store.rows[BudgetRow, "home"].allotted_nanos == 200
+    assert (given_.tokens, given_.nanos, given_.left_nanos, given_.over) == (30, -1, -1, False)
+    assert (given_.limits, given_.until) == (("tokens",), 0)
+    assert store.rows[BudgetRow, "home"].allotted_nanos == 0
+    await ledger.declare({"home": ModelBudget(tokens=50, usd=1e-6, per="total")})
+    limits = ledger.limits_of("home")
+    assert limits is not None
+    assert (limits.tokens, limits.left_tokens, limits.left_nanos, limits.over) == (0, 20, 1000, False)
+    assert ledger.limits_of("gone") is None
 
 
 @told

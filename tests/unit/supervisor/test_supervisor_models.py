@@ -37,6 +37,7 @@ SETUP = ModelSetup(
     teams={"reef": ModelAccess(allow=("cheap",), usd=3)},
     prices={"openai/own": ModelPrice(input=1, output=2)},
 )
+LIMITED = msgspec.structs.replace(SETUP, budget=ModelBudget(tokens=1000))
 ENDPOINTS = (("openai", "api.openai.com", 443),)
 
 
@@ -318,7 +319,7 @@ def lines(harness: Harness, act: str) -> list[Any]:
 
 @with_harness
 async def test_the_edge_is_answered_and_what_it_cost_is_in_the_log(harness: Harness) -> None:
-    await offered(harness)
+    await offered(harness, LIMITED)
     made, told = await harness.create(models={}), Told()
     part = billing(harness, told)
     running = asyncio.create_task(part.run())
@@ -346,8 +347,16 @@ async def test_the_edge_is_answered_and_what_it_cost_is_in_the_log(harness: Harn
 
 
 @with_harness
-async def test_an_answer_does_not_go_to_an_edge_that_has_not_asked(harness: Harness) -> None:
+async def test_the_edge_learns_limits_that_change(harness: Harness) -> None:
     await offered(harness)
+    told = Told()
+    billing(harness, told).tell_limits(harness.system.models.budgets_of(None))
+    assert told.allotted == [(0, "home"), (0, "team:reef")]
+
+
+@with_harness
+async def test_an_answer_does_not_go_to_an_edge_that_has_not_asked(harness: Harness) -> None:
+    await offered(harness, LIMITED)
     told = Told()
     part = billing(harness, told)
     part.heard(Began(edge="e", budgets={}))

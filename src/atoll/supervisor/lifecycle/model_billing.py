@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,12 @@ class ModelBilling:
             self._edge += 1
         self._waiting.append((self._edge, message))
         self._came.set()
+
+    def tell_limits(self, budgets: Iterable[str]) -> None:
+        """Have the edge know the limits of budgets that may have changed. It gets nothing to spend by this."""
+        for budget in budgets:
+            if (limits := self.ledger.limits_of(budget)) is not None:
+                self.talk.allot(0, budget, limits)
 
     async def run(self) -> None:
         """Work for ever."""

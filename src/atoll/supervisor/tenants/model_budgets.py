@@ -8,12 +8,11 @@ from atoll.supervisor.state.rows import BudgetRow
 from atoll.types import ModelBudget
 
 ENDLESS = -1
-"""What is left of a budget without a limit."""
+"""Said of a kind of which a budget has no limit."""
 
 _DAY_S = 86_400
 # Of what is left, the edge gets this much at once, so that it need not ask for each request.
 _CHUNK = 50
-_AHEAD = 4
 
 
 class Amount(msgspec.Struct, frozen=True):
@@ -27,11 +26,9 @@ class Amount(msgspec.Struct, frozen=True):
 
 
 class Allotment(msgspec.Struct, frozen=True, kw_only=True):
-    """What the edge may spend more of a budget.
+    """What the edge may spend more of a budget, and what is left of it then. ``ENDLESS`` is without a limit.
 
     Args:
-        left_tokens: The tokens that are left then; ``ENDLESS`` without a limit.
-        left_nanos: The money that is left then, likewise.
         until: When it ends, in Unix seconds; 0 is never.
         over: Whether it is less than was needed.
         limits: The kinds of limits that the budget has.
@@ -79,18 +76,37 @@ def current(row: BudgetRow, now_s: float) -> BudgetRow:
 
 
 def allot(row: BudgetRow, needed: Amount) -> tuple[BudgetRow, Allotment]:
-    """Give the edge what it needs of a budget, or all that is left. What it gets counts at once."""
-    tokens, left_tokens = _given(row.limit_tokens, row.spent_tokens + row.allotted_tokens, needed.tokens)
-    nanos, left_nanos = _given(row.limit_nanos, row.spent_nanos + row.allotted_nanos, needed.nanos)
-    row = row.but(allotted_tokens=row.allotted_tokens + tokens, allotted_nanos=row.allotted_nanos + nanos)
-    limits = {"usd": row.limit_nanos, "tokens": row.limit_tokens}
-    return row, Allotment(
+    """Give the edge what it needs of a budget, or all that is left. What it gets counts at once.
+
+    A kind without a limit is not counted, here and at the edge.
+    """
+    left = limits_of(row)
+    tokens, nanos = _given(left.left_tokens, needed.tokens), _given(left.left_nanos, needed.nanos)
+    given = msgspec.structs.replace(
+        left,
         tokens=tokens,
         nanos=nanos,
+        over=0 <= tokens < needed.tokens or 0 <= nanos < needed.nanos,
+        left_tokens=ENDLESS if tokens == ENDLESS else left.left_tokens - tokens,
+        left_nanos=ENDLESS if nanos == ENDLESS else left.left_nanos - nanos,
+    )
+    row = row.but(
+        allotted_tokens=row.allotted_tokens + max(tokens, 0),
+        allotted_nanos=row.allotted_nanos + max(nanos, 0),
+    )
+    return row, given
+
+
+def limits_of(row: BudgetRow) -> Allotment:
+    """What is left of a budget, and its limits, without giving the edge anything."""
+    limits = {"usd": row.limit_nanos, "tokens": row.limit_tokens}
+    return Allotment(
+        tokens=0,
+        nanos=0,
         until=row.until,
-        over=tokens < needed.tokens or nanos < needed.nanos,
-        left_tokens=left_tokens,
-        left_nanos=left_nanos,
+        over=False,
+        left_tokens=_left(row.limit_tokens, row.spent_tokens + row.allotted_tokens),
+        left_nanos=_left(row.limit_nanos, row.spent_nanos + row.allotted_nanos),
         limits=tuple(kind for kind, limit in limits.items() if limit is not None),
     )
 
@@ -133,11 +149,9 @@ def lost(row: BudgetRow) -> BudgetRow:
     )
 
 
-def _given(limit: int | None, used: int, needed: int) -> tuple[int, int]:
-    """What the edge gets, and what is left then."""
-    needed = max(needed, 0)
-    if limit is None:  # it gets amounts here too: the budget may have a limit later
-        return _AHEAD * needed, ENDLESS
-    left = max(limit - used, 0)
-    given = min(left, max(needed, left // _CHUNK))
-    return given, left - given
+def _left(limit: int | None, used: int) -> int:
+    return ENDLESS if limit is None else max(limit - used, 0)
+
+
+def _given(left: int, needed: int) -> int:
+    return ENDLESS if left == ENDLESS else min(left, max(needed, left // _CHUNK, 0))

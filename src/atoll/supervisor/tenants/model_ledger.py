@@ -134,6 +134,11 @@ class ModelLedger:
                 self._edge = work.edge
             return work.outcome
 
+    def limits_of(self, name: str) -> Allotment | None:
+        """The limits of a budget and what is left of it, for the edge; None if there is none."""
+        row = self._budgets.get(name)
+        return None if row is None else model_budgets.limits_of(model_budgets.current(row, self.clock()))
+
     def uses(
         self, *, sandbox_id: str | None = None, team: str | None = None, since: str = ""
     ) -> list[ModelUse]:
