@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from atoll.errors import NoSpaceError
+from atoll.supervisor.settings import Settings
 from atoll.supervisor.state.rows import DelegationRow
 from atoll.supervisor.tenants.delegations import issuer_of
 from atoll.types.internal import SCOPES
 from tests.unit.supervisor.fakes import FakeLink
-from tests.unit.supervisor.harness import Harness, with_harness
+from tests.unit.supervisor.harness import Harness, with_harness, with_harness_of
 
 ADA = {"atoll-caller": "run.py, pid 7, user ada"}
 KEY = {"atoll-caller": "key key-1f of reef"}
@@ -280,3 +281,12 @@ async def test_a_sleeper_whose_delegation_has_ended_wakes_by_nothing(harness: Ha
     harness.now_s += 3600
     await asyncio.sleep(1.2)
     assert (sandbox.row.state, sandbox.row.runs) == ("suspended", {})
+
+
+@with_harness_of(Settings(pool_size=1))
+async def test_a_delegation_names_the_sandbox_that_a_warm_machine_has_become(harness: Harness) -> None:
+    await made(harness)
+    await harness.until(lambda: harness.system.pool.ids())
+    (ready,) = harness.system.pool.ids()
+    one = await made(harness, delegation={"on_behalf_of": "Ada"})
+    assert (one["sandbox_id"], one["delegation"]["audience"]) == (ready, ready)

@@ -6,6 +6,8 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from atoll.errors import AtollError
 from atoll.host import to_the_end
 from atoll.supervisor.lifecycle.memory_admission import BOOT_BYTES
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.storage.images import ImageFacts
     from atoll.supervisor.tenants.models import Models
     from atoll.supervisor.tenants.quotas import TeamQuotas
+    from atoll.types import Delegation
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -89,7 +92,8 @@ class FirstMachines:
         )
         self.quotas.known_as(blank.sandbox_id, row.sandbox_id)
         try:
-            row = row.but(models=await self.models.renamed(row.models, row.sandbox_id))
+            models = await self.models.renamed(row.models, row.sandbox_id)
+            row = row.but(models=models, delegation=_given_to(row, blank.sandbox_id))
             sandbox = Sandbox(row)
             with self.inventory.pins.during(row.sandbox_id, facts.digest):
                 self.egress.govern(running.link, row)
@@ -126,3 +130,11 @@ class FirstMachines:
                 undo.pop_all()  # from now on it is a sandbox
                 self.attachment.attach(sandbox, running)
                 return sandbox
+
+
+def _given_to(row: SandboxRow, before: str) -> Delegation | None:
+    """What a sandbox acts under that got another id while it was made: if that is its own, it names the new id."""
+    delegation = row.delegation
+    if delegation is None or delegation.audience != before:
+        return delegation
+    return msgspec.structs.replace(delegation, audience=row.sandbox_id)
