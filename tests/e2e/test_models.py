@@ -138,6 +138,25 @@ def test_a_copy_spends_the_same_budget_and_nobody_more_than_there_is(offered: Pa
             assert spent(sandbox) == spent(copy) <= 0.25
 
 
+def test_the_command_line_sets_and_shows_models(offered: Path, provider: str, tmp_path: Path) -> None:
+    del offered
+    file = tmp_path / "models.toml"
+    head = f'[providers.fake]\nkind = "openai"\nurl = "{provider}"\nkeys = ["sk-1"]\n'
+    file.write_text(
+        head + '[aliases]\ncheap = ["fake/small"]\n[prices."fake/small"]\ninput = 1000\noutput = 2000\n'
+    )
+    assert f"provider  fake: openai at {provider}, 1 keys" in said("models", "set", str(file))
+    assert "alias     cheap: fake/small" in said("models", "show")
+    made = said("create", "--model", "cheap", "--model-usd", "2").strip()
+    with Sandbox.connect(made) as sandbox:
+        assert ask(sandbox, "cheap")[0] == 200
+        until(lambda: f"{made}  fake/small" in said("models", "usage", "--sandbox", made))
+    assert json.loads(said("models", "usage", "--sandbox", made, "--json"))["budgets"][0]["usd"] == 2
+    assert [row["own"] for row in json.loads(said("models", "prices", "--json"))["prices"]] == [True]
+    assert "fake/small" in said("models", "prices")
+    said("kill", made)
+
+
 def test_a_sandbox_without_models_knows_no_such_name(offered: Path) -> None:
     del offered
     with Sandbox.create() as sandbox:
