@@ -1,4 +1,4 @@
-"""Asks: how soon somebody hears of a held request, and how soon it is on its way after the answer."""
+"""Asks and alerts: how soon somebody hears of a request, and how soon it is on its way after the answer."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
 
-from atoll import Policy, Rule, Sandbox
-from atoll.types import HOST_NAME, Ask
+from atoll import Policy, Rule, Sandbox, Secrets
+from atoll.sdk import Alerts
+from atoll.types import HOST_NAME, Alert, Ask, Inject
 from bench.measure import Number
 
 ROUNDS = 60
+# Fewer than the alerts of one rule in a minute.
+_ALERTS = 5
+_ALERT_BOUND_S = 10.0
 _CLIENT = """
 import http.client, sys, time
 connection = http.client.HTTPConnection(sys.argv[1], int(sys.argv[2]))
@@ -50,7 +54,7 @@ def numbers() -> list[Number]:
     serving = threading.Thread(target=server.serve_forever)
     serving.start()
     try:
-        return _measured(server.server_port)
+        return [*_measured(server.server_port), _alerted(server.server_port)]
     finally:
         server.shutdown()
         serving.join()
@@ -80,6 +84,36 @@ def _measured(port: int) -> list[Number]:
             name="from a held request until somebody hears of it", measured=both_ms - answer_ms, promise=100
         ),
     ]
+
+
+def _alerted(port: int) -> Number:
+    """Each sandbox sends a secret for the first time."""
+    Secrets.create("bench-alerts", "a-token-for-the-bench")
+    rule = Rule(hosts=(HOST_NAME,), ports=(port,), inject=(Inject(secret="bench-alerts", format="{}"),))
+    heard: dict[str | None, float] = {}
+    told = threading.Condition()
+
+    def handle(alert: Alert) -> None:
+        if alert.rule == "secret":
+            with told:
+                heard[alert.sandbox_id] = time.perf_counter()
+                told.notify()
+
+    durations_ms = []
+    try:
+        with Alerts.on_alert(handle):
+            for _ in range(_ALERTS):
+                with Sandbox.create(network=Policy(rules=(rule,))) as sandbox:
+                    _Bank.arrived.clear()
+                    sandbox.exec(["python3", "-c", _CLIENT, HOST_NAME, str(port), "1"], check=True)
+                    with told:
+                        told.wait_for(lambda one=sandbox.id: one in heard, _ALERT_BOUND_S)  # type: ignore[misc]
+                    durations_ms.append((heard[sandbox.id] - _Bank.arrived[0]) * 1000)
+    finally:
+        Secrets.delete("bench-alerts")
+    return Number(
+        name="from an act until its alert is told", measured=statistics.median(durations_ms), promise=1000
+    )
 
 
 def _durations(sandbox: Sandbox, port: int) -> list[float]:
