@@ -165,7 +165,10 @@ def test_a_key_acts_for_its_team_alone(module_home: Path, server: Server) -> Non
         asked = {"delegation": {"parent_uid": mine.uid, "scopes": ["network"]}, "lifecycle": {"ttl_s": 600}}
         child = reef.post("/atoll/v1/sandboxes", json=asked).json()
         assert (child["team"], child["delegation"]["parent_uid"]) == ("reef", mine.uid)
-        assert reef.get("/atoll/v1/audit").status_code == 404
+        own = reef.get("/atoll/v1/audit?team=kelp").json()["entries"]
+        assert {entry["team"] for entry in own} == {"reef"}
+        assert child["delegation"]["uid"] in {entry.get("delegation") for entry in own}
+        assert reef.post("/atoll/v1/audit/verify").status_code == 404
         other = httpx.post(
             f"{server.url}/atoll/v1/sandboxes",
             json={"delegation": {"parent_uid": child["delegation"]["uid"]}},
