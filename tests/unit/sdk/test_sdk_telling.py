@@ -113,7 +113,9 @@ def test_nobody_waits_for_a_supervisor_that_takes_no_lines(heard: Heard, sandbox
     teller.add(where, SANDBOX_ID, code_line("x"))
     began = time.monotonic()
     teller.finish()
-    Teller.wait_for("another")
+    teller.finish("another")
+    assert Teller.has(SANDBOX_ID)
+    assert not Teller.has("another")
     assert time.monotonic() - began < 1.5
     heard.status = 204
     until(lambda: heard.lines or teller.finish())

@@ -174,7 +174,8 @@ class AsyncAgent:
 
     async def tell_rest(self) -> None:
         """Tell what is left of it, because the sandbox ends now."""
-        await in_thread(Teller.wait_for, self.sandbox_id)
+        if Teller.has(self.sandbox_id):
+            await in_thread(Teller.of_process().finish, self.sandbox_id)
 
     def close(self) -> None:
         """Close idle connections."""

@@ -175,7 +175,8 @@ class Agent:
 
     def tell_rest(self) -> None:
         """Tell what is left of it, because the sandbox ends now."""
-        in_thread(Teller.wait_for, self.sandbox_id)
+        if Teller.has(self.sandbox_id):
+            in_thread(Teller.of_process().finish, self.sandbox_id)
 
     def close(self) -> None:
         """Close idle connections."""
