@@ -12,6 +12,7 @@ from atoll.cli.delegation_options import delegation_shown
 from atoll.cli.lazy_commands import Command
 from atoll.cli.leases import idle_shown, lease_shown
 from atoll.cli.limit_options import described
+from atoll.cli.model_options import budget_shown
 from atoll.cli.network import network_shown
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json
@@ -103,6 +104,8 @@ def lines_of(info: SandboxInfo, names: Mapping[str, str]) -> list[tuple[str, str
     ]
     if info.delegation is not None:
         lines.append(("delegated", delegation_shown(info.delegation)))
+    if info.models is not None:
+        lines.append(("models", f"{', '.join(info.models.allow)}; {budget_shown(info.models.budget)}"))
     if (idle := idle_shown(info)) is not None:
         lines.append(("idle" if info.state == "running" else "asleep", idle))
     if info.wakes_at is not None:
