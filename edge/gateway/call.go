@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"atoll/edge/models"
@@ -42,6 +43,7 @@ type call struct {
 	writer  http.ResponseWriter
 
 	body       []byte
+	free       func()      // gives back the room for the body
 	ask        *models.Ask // nil: the body is sent as it is
 	candidates []models.Candidate
 	hold       *models.Hold // nil: nothing is reserved
@@ -67,8 +69,8 @@ func (g *Gateway) Serve(writer http.ResponseWriter, in *http.Request, caller Cal
 		c.refuse(why)
 		return
 	}
-	defer done()
-	c.body = body
+	c.body, c.free = body, sync.OnceFunc(done)
+	defer c.free()
 	if why := c.choose(); why != nil {
 		c.refuse(why)
 		return
@@ -93,6 +95,15 @@ func (c *call) refuse(why *refusal) {
 		dialect = models.Anthropic
 	}
 	why.write(c.writer, dialect)
+}
+
+// forget drops the body, which is not sent any more. An answer may take long.
+func (c *call) forget() {
+	c.body = nil
+	if c.ask != nil {
+		c.ask.Forget()
+	}
+	c.free()
 }
 
 // release gives back what is reserved for a request that was not sent.

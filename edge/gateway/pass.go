@@ -28,6 +28,7 @@ func (c *call) pass() {
 	defer cancel()
 	sent := c.send(ctx)
 	defer sent.end()
+	c.forget()
 	if sent.err != nil {
 		c.fail(ctx, sent)
 		return

@@ -19,6 +19,7 @@ type Ask struct {
 	Adds bool
 
 	answers int64 // how many it wants
+	bytes   int   // of the body
 	body    *object
 }
 
@@ -32,7 +33,7 @@ func ReadAsk(kind Kind, body []byte) (*Ask, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := &Ask{Kind: kind, body: parsed, answers: 1}
+	made := &Ask{Kind: kind, body: parsed, bytes: len(body), answers: 1}
 	if err := made.text("model", &made.Model); err != nil {
 		return nil, err
 	}
@@ -121,7 +122,10 @@ func (a *Ask) readStream() error {
 }
 
 // InputMost is how many tokens of input it has: there are seldom more than one for two bytes.
-func (a *Ask) InputMost() int64 { return int64(len(a.body.text)+1) / 2 }
+func (a *Ask) InputMost() int64 { return int64(a.bytes+1) / 2 }
+
+// Forget drops the body. It is not sent any more.
+func (a *Ask) Forget() { a.body = nil }
 
 // HasOutput tells whether its output has to be bounded.
 func (a *Ask) HasOutput() bool { return a.Kind.bounds() != nil }
