@@ -33,6 +33,14 @@ ASK = "import json,os,sys,urllib.request as u\n" + (
 )
 
 
+MANY = (
+    "import subprocess,sys,os\n"
+    "made=[subprocess.Popen([sys.executable,'-c',os.environ['ASK'],'cheap','stream'],stdout=subprocess.PIPE)"
+    " for _ in range(24)]\n"
+    "print(*[one.communicate()[0].split()[0].decode() for one in made])\n"
+)
+
+
 class _Provider(BaseHTTPRequestHandler):
     """Plays OpenAI. It answers everything with the same five tokens."""
 
@@ -136,6 +144,20 @@ def test_a_copy_spends_the_same_budget_and_nobody_more_than_there_is(offered: Pa
             assert went >= 2
             until(lambda: spent(copy) == round(went * COST_USD, 9))
             assert spent(sandbox) == spent(copy) <= 0.25
+
+
+def test_streams_at_once_spend_no_more_than_there_is(offered: Path) -> None:
+    del offered
+    access = ModelAccess(usd=0.3, per="total")
+    with Sandbox.create(network="none", hosting=Hosting(models=access)) as sandbox:
+        before = len(_Provider.asked)
+        done = sandbox.exec(["python3", "-c", MANY], env={"ASK": ASK}, timeout_s=120).check()
+        statuses = done.stdout.split()
+        went = statuses.count("200")
+        assert set(statuses) == {"200", "429"}, done.stdout
+        assert len(_Provider.asked) - before == went
+        until(lambda: spent(sandbox) == round(went * COST_USD, 9))
+        assert spent(sandbox) <= 0.3
 
 
 def test_the_command_line_sets_and_shows_models(offered: Path, provider: str, tmp_path: Path) -> None:
