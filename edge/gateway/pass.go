@@ -36,7 +36,7 @@ func (c *call) pass() {
 	answer := c.newAnswer(sent)
 	ending := models.Broken
 	defer func() { c.settle(sent, answer, ending) }()
-	c.tellHead(sent.response)
+	c.tellHead(sent.response, answer.stream != nil)
 	var err error
 	if ending, err = c.copy(ctx, answer, sent.response.Body); err != nil && ending == models.Broken {
 		panic(http.ErrAbortHandler) // the guest must not take it for a whole answer
@@ -87,8 +87,8 @@ func (c *call) newAnswer(sent *attempt) *answer {
 	return made
 }
 
-// tellHead begins the answer.
-func (c *call) tellHead(response *http.Response) {
+// tellHead begins the answer, at once if it is a stream, of which nothing else may come for long.
+func (c *call) tellHead(response *http.Response, isStream bool) {
 	header := c.writer.Header()
 	maps.Copy(header, headersBack(response.Header))
 	if c.hold != nil {
@@ -96,7 +96,10 @@ func (c *call) tellHead(response *http.Response) {
 		tellLeft(header, left, limits)
 	}
 	c.writer.WriteHeader(response.StatusCode)
-	_ = http.NewResponseController(c.writer).Flush()
+	if isStream {
+		// Without it, the first piece brings the head along.
+		_ = http.NewResponseController(c.writer).Flush()
+	}
 }
 
 // headersBack are those of the provider that are passed on.

@@ -4,10 +4,10 @@ package home
 import (
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"net"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -43,9 +43,16 @@ type Home struct {
 
 // New makes a home that this user and root may talk to. Confined says how this process is confined.
 func New(user int, confined []string) *Home {
-	made := &Home{name: strings.ToLower(rand.Text()[:16]), user: user, confined: confined, faults: newFaults(), peers: map[*peer]struct{}{}}
+	made := &Home{name: randomName(), user: user, confined: confined, faults: newFaults(), peers: map[*peer]struct{}{}}
 	made.ctx, made.stop = context.WithCancel(context.Background())
 	return made
+}
+
+// randomName is one that no other process has.
+func randomName() string {
+	var bytes [8]byte
+	_, _ = rand.Read(bytes[:]) // it never fails
+	return hex.EncodeToString(bytes[:])
 }
 
 var errClosed = errors.New("the edge is ending")
