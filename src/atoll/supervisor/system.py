@@ -136,9 +136,8 @@ class System:
         self, state: State, storage: Storage, machines: Machines, tenants: Tenants, steps: Steps
     ) -> None:
         """Make the other parts that clients call, besides the operations."""
-        self.suspend_all = SuspendAll(
-            self.inventory, self.suspends, self.tasks, self.settings.restores_at_once
-        )
+        at_once = self.settings.restores_at_once
+        self.suspend_all = SuspendAll(self.inventory, self.suspends, self.tasks, at_once)
         self.image_requests = ImageRequests(self.images, self.pool, self.quotas)
         self.callers = Callers(self.inventory, self.kills, self.tasks, state.clock.boot_s)
         self.defaults = Defaults(inventory=self.inventory, images=self.images, agents=machines.agents)
@@ -302,12 +301,11 @@ class System:
         await asyncio.to_thread(self._machines.prestarted.sweep)
         self._naps.end_cut_short()
         await self.holds.start()
-        for each in (self._unplug_monitor, self.leases, self.idle, self.history, self.neighbours):
+        monitors = (self._unplug_monitor, self.leases, self.idle, self.history, self.neighbours)
+        for each in (*monitors, self.dial_socket, self.disk_pressure, self.host_memory):
             each.start()
         if self.settings.checksum_mib_s:
             self._storage.background_checksums.start()
-        for one in (self.dial_socket, self.disk_pressure, self.host_memory):
-            one.start()
         self.tasks.watch(self._state.journal.keep_small(self._running_ids))
         self.tasks.watch(self.templates.tend())
         self.tasks.watch(self.egress.look_ahead())
