@@ -43,15 +43,15 @@ type Message struct {
 	Code   string  `json:"code"`
 	ForS   float64 `json:"for_s"` // how long such requests pass; 0: once
 
-	// Of an allotment, which has the number of the need that it answers.
-	Budget     string   `json:"budget"`
-	Tokens     int64    `json:"tokens"`
-	Nanos      int64    `json:"nanos"`
-	Until      int64    `json:"until"` // seconds since 1970; 0: for good
-	Over       bool     `json:"over"`
-	LeftTokens int64    `json:"left_tokens"`
-	LeftNanos  int64    `json:"left_nanos"`
-	Limits     []string `json:"limits"`
+	// Of an allotment, which has the number of the need that it answers. The many messages of a relay are short without.
+	Budget     string   `json:"budget,omitempty"`
+	Tokens     int64    `json:"tokens,omitempty"`
+	Nanos      int64    `json:"nanos,omitempty"`
+	Until      int64    `json:"until,omitempty"` // seconds since 1970; 0: for good
+	Over       bool     `json:"over,omitempty"`
+	LeftTokens int64    `json:"left_tokens,omitempty"`
+	LeftNanos  int64    `json:"left_nanos,omitempty"`
+	Limits     []string `json:"limits,omitempty"`
 }
 
 // Receive reads the next message to the edge and the descriptor with it, which is nil when there is none.

@@ -91,10 +91,11 @@ func (c *call) newAnswer(sent *attempt) *answer {
 func (c *call) tellHead(response *http.Response, isStream bool) {
 	header := c.writer.Header()
 	maps.Copy(header, headersBack(response.Header))
+	left, limits := c.gateway.Ledger.LeftOf(c.access.Budgets)
 	if c.hold != nil {
-		left, limits := c.gateway.Ledger.Left(c.hold)
-		tellLeft(header, left, limits)
+		left, limits = c.gateway.Ledger.Left(c.hold)
 	}
+	tellLeft(header, left, limits)
 	c.writer.WriteHeader(response.StatusCode)
 	if isStream {
 		// Without it, the first piece brings the head along.
