@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"atoll/edge/models"
 )
@@ -37,13 +38,14 @@ func unpaid(why error) *refusal {
 	if !errors.As(why, &spent) {
 		return unavailable(why)
 	}
-	text := why.Error() + "; left are"
+	var left []string
 	if spent.Limits.Money {
-		text += " " + dollars(spent.Left.Nanos) + " USD"
+		left = append(left, dollars(spent.Left.Nanos)+" USD")
 	}
 	if spent.Limits.Tokens {
-		text += " " + strconv.FormatInt(spent.Left.Tokens, 10) + " tokens"
+		left = append(left, strconv.FormatInt(spent.Left.Tokens, 10)+" tokens")
 	}
+	text := why.Error() + "; left of it: " + strings.Join(left, ", ")
 	return &refusal{
 		status: http.StatusTooManyRequests, code: "model_budget_used", message: text, left: &spent.Left, limits: spent.Limits,
 	}
