@@ -6,12 +6,16 @@ from atoll.errors import AtollError
 from atoll.secrets import KeyFile
 from atoll.supervisor.assembly import State
 from atoll.supervisor.lifecycle.alert_webhook import AlertWebhook
+from atoll.supervisor.lifecycle.model_billing import ModelBilling
 from atoll.supervisor.lifecycle.signed_posts import SignedPosts
 from atoll.supervisor.lifecycle.untold import Untold
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.state.alert_book import AlertBook
-from atoll.supervisor.state.alert_rules import AlertRules
+from atoll.supervisor.state.alert_rules import About, AlertRules
+from atoll.supervisor.state.rows import SandboxRow
 from atoll.supervisor.state.seen import Seen
+from atoll.supervisor.tenants.model_ledger import Reached
+from atoll.supervisor.tenants.models import HOME_BUDGET
 from atoll.types import Alert
 
 
@@ -22,7 +26,7 @@ class Alerting:
         HostError: The key of the webhook cannot be made or used.
     """
 
-    def __init__(self, settings: Settings, state: State) -> None:
+    def __init__(self, settings: Settings, state: State, billing: ModelBilling) -> None:
         self._state = state
         self.book = AlertBook(state.paths.alerts, state.clock.unix_s)
         self.rules = AlertRules(
@@ -41,6 +45,7 @@ class Alerting:
             self._webhook = AlertWebhook(posts, state.acts, untold)
         state.acts.watched = self.rules.arrived
         state.decisions.watched = self.rules.decided
+        billing.reached = self._budget_reached
 
     def load(self) -> None:
         """Read what earlier supervisors have raised and seen, once the sandboxes are known."""
@@ -51,6 +56,13 @@ class Alerting:
         """Tell of what was only counted so far."""
         self.rules.close()
         self.book.close()
+
+    def _budget_reached(self, reached: Reached, row: SandboxRow | None) -> None:
+        # A team must not learn from another's alerts how much all of them spend.
+        is_home = reached.budget == HOME_BUDGET
+        about = About("") if is_home or row is None else About(row.sandbox_id, row.team, row.delegation_uid)
+        subject = f"{reached.percent} % of the budget {reached.budget} for models are spent"
+        self.rules.found("budget", about, subject, part=f"{reached.budget} {reached.percent}")
 
     def _name_of(self, sandbox_id: str) -> str | None:
         try:

@@ -15,7 +15,7 @@ from atoll.errors import InvalidSpecError
 from atoll.types.internal import converted
 
 MIB = 1 << 20
-ALERT_RULES = ("refusals", "canary", "unplugged", "host", "secret")
+ALERT_RULES = ("refusals", "canary", "unplugged", "host", "secret", "budget")
 _MOST = 1e9
 _ALERTS_MOST = 1_000_000
 _LOW_MOST = 50.0

@@ -144,7 +144,7 @@ class System:
         self.services = Services(inventory=self.inventory, wakes=self.wakes, agents=machines.agents)
         self.limits = make_limit_changes(state, machines, tenants, steps)
         self.asks = make_asks(self.settings, self._rooms, state, self.limits)
-        self._alerting = Alerting(self.settings, state)
+        self._alerting = Alerting(self.settings, state, self._model_billing)
         self.alerts = self._alerting.book
         self.team_deletion = TeamDeletion(
             teams=self.teams,

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-AlertRule = Literal["refusals", "canary", "unplugged", "host", "secret", "more"]
+AlertRule = Literal["refusals", "canary", "unplugged", "host", "secret", "budget", "more"]
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, omit_defaults=True):
@@ -20,6 +20,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, 
         rule: ``refusals``: many refusals of a sandbox in a minute. ``canary``: a fake secret was sent, and the
             sandbox is unplugged. ``unplugged``: it was unplugged for another reason. ``host``: it reached a host
             that no sandbox of its team has reached before. ``secret``: it used a secret for the first time.
+            ``budget``: 80, 95 or 100 % of a budget for models are spent.
             ``more``: so many alerts had no place in this minute.
         title: One line that says what has happened.
         sandbox_id: The sandbox; None for ``more``.

@@ -347,6 +347,31 @@ async def test_the_edge_is_answered_and_what_it_cost_is_in_the_log(harness: Harn
 
 
 @with_harness
+async def test_a_budget_that_is_nearly_spent_raises_an_alert_once_for_each_mark(harness: Harness) -> None:
+    await harness.ask("POST", "/v1/teams", {"name": "reef"})
+    await harness.system.secrets.create("sk-1", "sk-value", team="reef")
+    teams, home = {"reef": ModelAccess(usd=1e-6, per="total")}, ModelBudget(usd=2e-6, per="total")
+    await offered(harness, msgspec.structs.replace(SETUP, teams=teams, budget=home))
+    made = await harness.create(models={}, team="reef")
+    part: Any = harness.system._model_billing
+    part.heard(Began(edge="e", budgets={}))
+    for number, nanos in enumerate((700, 150, 10, 90, 60), start=1):
+        one = bill(number, made["sandbox_id"], nanos)
+        part.heard(msgspec.structs.replace(one, budgets=["team:reef", "home", "gone"]))
+
+    async def alerts() -> list[tuple[str | None, str]]:
+        told = (await harness.ask("GET", "/v1/alerts")).json["alerts"]
+        return [(one.get("team"), one["title"]) for one in told if one["rule"] == "budget"]
+
+    await harness.until(lambda: len(lines(harness, "alert.budget")) == 3)
+    text = "% of the budget team:reef for models are spent"
+    assert await alerts() == [("reef", f"{mark} {text}") for mark in (80, 95, 100)]
+    part.heard(msgspec.structs.replace(bill(6, made["sandbox_id"], 990), budgets=["home"]))
+    await harness.until(lambda: len(lines(harness, "alert.budget")) == 4)
+    assert (await alerts())[3] == (None, "100 % of the budget home for models are spent")
+
+
+@with_harness
 async def test_the_edge_learns_limits_that_change(harness: Harness) -> None:
     await offered(harness)
     told = Told()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from atoll.network import ModelMessage, ModelTalk
     from atoll.supervisor.state.acts import Acts
     from atoll.supervisor.state.inventory import Inventory
-    from atoll.supervisor.tenants.model_ledger import ModelLedger, Outcome
+    from atoll.supervisor.state.rows import SandboxRow
+    from atoll.supervisor.tenants.model_ledger import ModelLedger, Outcome, Reached
 
 _MANY = 1000
 _AGAIN_S = 1.0
@@ -25,12 +26,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ModelBilling:
-    """Takes what the edge says of models in its order, and answers when it is on the disk."""
+    """Takes what the edge says of models in its order, and answers when it is on the disk.
+
+    Attributes:
+        reached: Called with each mark that a budget has reached, and the sandbox, if it is still there.
+    """
 
     ledger: ModelLedger
     talk: ModelTalk
     inventory: Inventory
     acts: Acts
+    reached: Callable[[Reached, SandboxRow | None], None] | None = None
     _waiting: deque[tuple[int, ModelMessage]] = field(default_factory=deque, init=False)
     _came: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     # Counts the edges, and the times that one was found again. An answer is for the one that has asked: the next one
@@ -83,6 +89,9 @@ class ModelBilling:
         rows = {sandbox.sandbox_id: sandbox.row for sandbox in self.inventory.sandboxes()}
         for bill in outcome.bills:
             self.acts.model_called(bill, rows.get(bill.sandbox))
+        if self.reached is not None:
+            for one in outcome.reached:
+                self.reached(one, rows.get(one.sandbox_id or ""))
         for loss in outcome.losses:
             amount = loss.amount
             _log.warning("the edge ended with %d tokens of the budget %s", amount.tokens, loss.budget)

@@ -32,6 +32,14 @@ class About(NamedTuple):
     delegation: str | None = None
 
 
+class _Kind(NamedTuple):
+    """What equal alerts have in common."""
+
+    rule: AlertRule
+    sandbox_id: str
+    part: str = ""
+
+
 @dataclass(eq=False)
 class _Group:
     """Equal alerts of a sandbox within a minute, of which the first one was told."""
@@ -69,7 +77,7 @@ class AlertRules:
     name_of: Callable[[str], str | None]
     tell: Callable[[Alert], None]
     boot_s: Callable[[], float]
-    _groups: dict[tuple[AlertRule, str], _Group] = field(default_factory=dict, init=False)
+    _groups: dict[_Kind, _Group] = field(default_factory=dict, init=False)
     _refusals: dict[str, _Refusals] = field(default_factory=dict, init=False)
     _paces: dict[tuple[str | None, AlertRule], Pace] = field(default_factory=dict, init=False)
     _left_out: Counter[str | None] = field(default_factory=Counter, init=False)
@@ -105,19 +113,21 @@ class AlertRules:
             rule: AlertRule = "canary" if reason.startswith(_CANARY) else "unplugged"
             self.found(rule, About(row.sandbox_id, row.team, row.delegation_uid), reason)
 
-    def found(self, rule: AlertRule, about: About, subject: str, count: int = 1) -> None:
-        """Raise an alert, or count it if an equal one was raised in this minute. Other rules, as of budgets, call this.
+    def found(self, rule: AlertRule, about: About, subject: str, count: int = 1, part: str = "") -> None:
+        """Raise an alert, or count it if an equal one was raised in this minute.
 
         Args:
             subject: What it is about. A guest may have chosen it.
+            part: Tells apart what a minute must not join, though it is of one rule and sandbox.
         """
         if rule not in self._on:
             return
         subject = harmless(subject, kept="")[:_SUBJECT_CHARACTERS]
-        group = self._groups.get((rule, about.sandbox_id))
+        kind = _Kind(rule, about.sandbox_id, part)
+        group = self._groups.get(kind)
         if group is None:
             if len(self._groups) < _WINDOWS_MOST:
-                self._groups[rule, about.sandbox_id] = _Group(about, self.boot_s() + MINUTE_S)
+                self._groups[kind] = _Group(about, self.boot_s() + MINUTE_S)
                 self._settle_later()
             self._raise(rule, about, count, [subject])
             return
@@ -129,23 +139,23 @@ class AlertRules:
         """Tell of what was counted, and end."""
         if self._settling is not None:
             self._settling.cancel()
-        for (rule, _), group in self._groups.items():
+        for kind, group in self._groups.items():
             if group.count:
-                self._raise(rule, group.about, group.count, group.subjects)
+                self._raise(kind.rule, group.about, group.count, group.subjects)
         self._tell_left_out()
 
     def settle(self) -> None:
         """Tell of what was counted in the minutes that are over."""
         self._settling = None
         now_s = self.boot_s()
-        for (rule, sandbox_id), group in list(self._groups.items()):
+        for kind, group in list(self._groups.items()):
             if group.until_s > now_s:
                 continue
             if group.count:
-                self._raise(rule, group.about, group.count, group.subjects)
-                self._groups[rule, sandbox_id] = _Group(group.about, now_s + MINUTE_S)
+                self._raise(kind.rule, group.about, group.count, group.subjects)
+                self._groups[kind] = _Group(group.about, now_s + MINUTE_S)
             else:
-                del self._groups[rule, sandbox_id]
+                del self._groups[kind]
         if self._left_out and self._left_out_until_s <= now_s:
             self._tell_left_out()
         if self._groups or self._left_out:
@@ -221,6 +231,8 @@ def _title(rule: AlertRule, count: int, subjects: list[str]) -> str:
             return f"unplugged: {shown}"
         case "host":
             return f"{_times(count, 'new host')}: {shown}"
+        case "budget":
+            return shown
         case "secret":
             return f"{_times(count, 'first use')} of a secret: {shown}"
         case "more":

@@ -134,6 +134,12 @@ def give_back(row: BudgetRow, unused: Amount) -> BudgetRow:
     )
 
 
+def percent(row: BudgetRow) -> int:
+    """How much of a budget is spent, in percent of the limit that it is nearest to."""
+    kinds = ((row.spent_tokens, row.limit_tokens), (row.spent_nanos, row.limit_nanos))
+    return max((100 * spent // limit for spent, limit in kinds if limit), default=0)
+
+
 def held(row: BudgetRow, holds: Amount) -> BudgetRow:
     """Believe the edge what it holds of a budget: an answer to an earlier supervisor may not have reached it."""
     return row.but(allotted_tokens=max(holds.tokens, 0), allotted_nanos=max(holds.nanos, 0))

@@ -17,6 +17,8 @@ from atoll.types import ModelBudget, ModelBudgetUse, ModelUse
 from atoll.types.internal import usd_of
 
 SANDBOX_BUDGET = "sandbox:"
+# In percent of a budget's limit: somebody may want to know when so much is spent.
+MARKS = (80, 95, 100)
 _KEPT_DAYS = 92
 _Row = TypeVar("_Row", BudgetRow, ModelUseRow, EdgeRow)
 _LedgerRow = BudgetRow | ModelUseRow | EdgeRow
@@ -44,6 +46,20 @@ class Loss:
 
 
 @dataclass(frozen=True)
+class Reached:
+    """A mark that the spending of a budget has reached.
+
+    Args:
+        percent: Of the limit, one of ``MARKS``.
+        sandbox_id: The sandbox whose request did that; None if nobody knows.
+    """
+
+    budget: str
+    percent: int
+    sandbox_id: str | None
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What has come of messages of the edge.
 
@@ -52,12 +68,14 @@ class Outcome:
         settled: The ids of the messages that it need not send again.
         bills: The bills that were counted now, and never before.
         losses: What is gone with an earlier edge.
+        reached: The marks that budgets have reached by that, of each budget the highest one of each message.
     """
 
     allotted: dict[int, tuple[str, Allotment]] = field(default_factory=dict)
     settled: list[int] = field(default_factory=list)
     bills: list[Billed] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
+    reached: list[Reached] = field(default_factory=list)
 
 
 @dataclass(eq=False, repr=False)
@@ -218,8 +236,9 @@ class _Settling:
                 continue
             amount = Amount(row.allotted_tokens, row.allotted_nanos)
             if not is_known and amount != Amount():
-                row = model_budgets.lost(row)
+                before, row = row, model_budgets.lost(row)
                 self.outcome.losses.append(Loss(budget, amount))
+                self._mark(before, row, None)
             holding = message.budgets.get(budget)
             holds = Amount() if holding is None else Amount(holding.tokens, holding.nanos)
             self.budgets[budget] = model_budgets.held(row, holds)
@@ -234,7 +253,8 @@ class _Settling:
     def _bill(self, message: Billed) -> None:
         again = self.edge is not None and message.id <= self.edge.last_bill
         cost = Amount(message.usage.tokens, message.nanos)
-        self._each(message.budgets, partial(model_budgets.bill, cost=cost, at=message.at, again=again))
+        bill = partial(model_budgets.bill, cost=cost, at=message.at, again=again)
+        self._each(message.budgets, bill, message.sandbox)
         self.outcome.settled.append(message.id)
         if again:
             return
@@ -248,10 +268,18 @@ class _Settling:
         self._each([message.budget], partial(model_budgets.give_back, unused=unused))
         self.outcome.settled.append(message.id)
 
-    def _each(self, budgets: Iterable[str], change: Callable[[BudgetRow], BudgetRow]) -> None:
+    def _each(
+        self, budgets: Iterable[str], change: Callable[[BudgetRow], BudgetRow], sandbox_id: str | None = None
+    ) -> None:
         for budget in budgets:
             if (row := self._row(budget)) is not None:
-                self.budgets[budget] = change(row)
+                self.budgets[budget] = changed = change(row)
+                self._mark(row, changed, sandbox_id)
+
+    def _mark(self, before: BudgetRow, after: BudgetRow, sandbox_id: str | None) -> None:
+        was, now = model_budgets.percent(before), model_budgets.percent(after)
+        if marks := [mark for mark in MARKS if was < mark <= now]:
+            self.outcome.reached.append(Reached(after.budget, max(marks), sandbox_id))
 
     def _use(self, bill: Billed) -> None:
         day = datetime.datetime.fromtimestamp(bill.at, datetime.UTC).date().isoformat()
