@@ -156,6 +156,9 @@ func (p *peer) handle(message *control.Message, file *os.File) (any, error) {
 		return nil, errors.New("there is no configuration yet")
 	case message.Op == "tell":
 		return told{h.edge}, nil
+	case message.Op == "give_back":
+		h.edge.GiveBack()
+		return nil, nil
 	case message.Op == "relay":
 		return nil, h.relays.replace(file, message.Pair)
 	case message.Op == "judge":

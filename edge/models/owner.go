@@ -176,6 +176,15 @@ func (l *Ledger) Tidy() {
 	}
 }
 
+// GiveBack returns all that no open request has reserved, without the wait for further requests: the owner ends.
+func (l *Ledger) GiveBack() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, name := range sorted(l.budgets) {
+		l.giveBack(name, l.current(name))
+	}
+}
+
 // Take gives what the owner was not told yet: each Need, and each Bill and Return in the order of their numbers.
 func (l *Ledger) Take() []any {
 	l.mu.Lock()

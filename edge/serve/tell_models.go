@@ -5,6 +5,9 @@ import (
 	"atoll/edge/models"
 )
 
+// GiveBack has what is not used of budgets go back to the owner, who ends.
+func (e *Edge) GiveBack() { e.models.Ledger.GiveBack() }
+
 // tellModels sends what budgets need, what requests to models have cost, and what goes back.
 func (e *Edge) tellModels(to Owner) error {
 	for _, each := range e.models.Ledger.Take() {

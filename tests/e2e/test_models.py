@@ -205,4 +205,11 @@ def test_what_is_spent_stays_spent_whoever_is_killed(offered: Path) -> None:
         until(lambda: spent(sandbox) >= round(before + COST_USD, 9))
         (use,) = Models.usage(sandbox=sandbox.id).uses
         assert 2 <= use.requests <= 3
+        before, lost = spent(sandbox), list(Audit.entries(act="model.lost"))
+        said("stop")  # the edge ends as well, and gives back what it has not used
+        after = sandbox.stats().models
+        assert after is not None
+        assert (round(after.spent_usd, 9), after.held_usd) == (before, 0.0)
+        assert ask(sandbox, "cheap")[0] == 200
+        assert list(Audit.entries(act="model.lost")) == lost
         assert spent(sandbox) < 1.0

@@ -161,6 +161,11 @@ class ModelTalk:
         """Answer a ``Need`` with an allotment, as a struct. An edge that is gone does not hear of it."""
         self._tell({"op": "allot", "id": number, "budget": budget, **msgspec.to_builtins(given)})
 
+    def give_back(self) -> bool:
+        """Have the edge return all that no open request needs. False: none runs."""
+        self._tell({"op": "give_back"})
+        return self._channel is not None
+
     def settled(self, number: int) -> None:
         """Say that a message is on the disk."""
         self._tell({"op": "settled", "id": number})

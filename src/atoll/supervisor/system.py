@@ -358,6 +358,8 @@ class System:
                 sandbox.running.close()
         stay = not may_end_holder(one.row.state for one in everything)
         await self._rooms.links.aclose(stay=stay)
+        if not stay:
+            await self._model_billing.finish()
         await self.egress.aclose(stay=stay)
         await self.trash.aclose(_ERASE_S)
         self._alerting.close()

@@ -58,11 +58,14 @@ def test_answers_go_to_the_edge_that_runs_and_to_no_other() -> None:
     talk.begun(channel, HOLDS)
     talk.allot(2, "home", Given())
     talk.settled(3)
+    assert talk.give_back()
     talk.ended()
+    assert not talk.give_back()
     talk.settled(4)
     assert channel.sent == [
         {"op": "allot", "id": 2, "budget": "home", "tokens": 5},
         {"op": "settled", "id": 3},
+        {"op": "give_back"},
     ]
 
 

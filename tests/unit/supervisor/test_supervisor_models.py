@@ -398,6 +398,27 @@ async def test_an_answer_does_not_go_to_an_edge_that_has_not_asked(harness: Harn
 
 
 @with_harness
+async def test_an_edge_that_ends_gives_back_what_it_does_not_use(harness: Harness) -> None:
+    await offered(harness, LIMITED)
+
+    class Giving(Told):
+        def give_back(self) -> bool:
+            part.heard(Returned(id=2, budget="home", tokens=20, nanos=0))
+            return True
+
+    told = Giving()
+    part = billing(harness, told)
+    part.heard(Began(edge="e", budgets={}))
+    part.heard(Need(id=1, budget="home", tokens=3, nanos=0))
+    await part.finish()
+    assert (told.settled_ids, harness.system.model_ledger.is_held) == ([2], False)
+    part.heard(Need(id=3, budget="home", tokens=3, nanos=0))
+    told.give_back = lambda: True  # type: ignore[method-assign] # an edge that hangs stops nobody
+    await part.finish()
+    assert harness.system.model_ledger.is_held
+
+
+@with_harness
 async def test_what_a_full_disk_does_not_take_is_tried_again(harness: Harness) -> None:
     told, tries = Told(), [0]
 

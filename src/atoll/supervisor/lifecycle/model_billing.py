@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _MANY = 1000
 _AGAIN_S = 1.0
+_LAST_S = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -63,6 +65,19 @@ class ModelBilling:
             self._came.clear()
             while self._waiting:
                 await self._settle_some()
+
+    async def finish(self) -> None:
+        """Have the edge give back what it does not use, since it ends. Call this once ``run`` has ended."""
+        if not self.talk.give_back():
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_S):
+                while self.ledger.is_held or self._waiting:
+                    if not self._waiting:
+                        await self._came.wait()
+                    self._came.clear()
+                    while self._waiting:
+                        await self._settle_some()
 
     async def _settle_some(self) -> None:
         edge = self._waiting[0][0]

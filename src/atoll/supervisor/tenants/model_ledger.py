@@ -180,6 +180,11 @@ class ModelLedger:
         row = self._budgets.get(name)
         return None if row is None else _told_budget(model_budgets.current(row, self.clock()))
 
+    @property
+    def is_held(self) -> bool:
+        """Whether the edge may spend anything."""
+        return any(row.allotted_tokens or row.allotted_nanos for row in self._budgets.values())
+
     def budgets(self) -> list[ModelBudgetUse]:
         """How far all budgets are used now."""
         return [told for name in self._budgets if (told := self.budget(name)) is not None]
