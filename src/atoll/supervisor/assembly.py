@@ -36,6 +36,7 @@ from atoll.supervisor.lifecycle.package_registries import PackageRegistries
 from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
 from atoll.supervisor.lifecycle.sandbox_planner import SandboxPlanner
 from atoll.supervisor.lifecycle.suspend_checkpoint import SuspendCheckpoints
+from atoll.supervisor.lifecycle.team_deletion import TeamDeletion
 from atoll.supervisor.lifecycle.turns import Turns
 from atoll.supervisor.lifecycle.warm_machine import WarmMachines
 from atoll.supervisor.lifecycle.warm_pool import WarmPool
@@ -303,6 +304,17 @@ class Tenants:
             disks.bytes_of,
             builds=storage.templates.going,
             give_up=self.image_release.one,
+        )
+        self.team_deletion = TeamDeletion(
+            teams=self.teams,
+            keys=self.keys,
+            secrets=self.secrets,
+            inventory=state.inventory,
+            quotas=self.quotas,
+            templates=storage.templates,
+            volumes=storage.volumes,
+            images=storage.images,
+            image_release=self.image_release,
         )
 
 

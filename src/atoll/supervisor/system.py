@@ -20,7 +20,6 @@ from atoll.supervisor.lifecycle.image_requests import ImageRequests
 from atoll.supervisor.lifecycle.program_defaults import Defaults
 from atoll.supervisor.lifecycle.services import Services
 from atoll.supervisor.lifecycle.suspend_all import SuspendAll
-from atoll.supervisor.lifecycle.team_deletion import TeamDeletion
 from atoll.supervisor.monitors.audit_anchor import AuditAnchoring
 from atoll.supervisor.monitors.automatic_snapshots import AutomaticSnapshots
 from atoll.supervisor.monitors.disk_pressure import DiskPressure
@@ -146,17 +145,7 @@ class System:
         self.asks = make_asks(self.settings, self._rooms, state, self.limits)
         self._alerting = Alerting(self.settings, state, self._model_billing)
         self.alerts = self._alerting.book
-        self.team_deletion = TeamDeletion(
-            teams=self.teams,
-            keys=self.keys,
-            secrets=self.secrets,
-            inventory=self.inventory,
-            quotas=self.quotas,
-            templates=storage.templates,
-            volumes=self.volumes,
-            images=self.images,
-            image_release=tenants.image_release,
-        )
+        self.team_deletion = tenants.team_deletion
 
     def _watch(self, rooms: Rooms, state: State, storage: Storage, machines: Machines) -> None:
         """Make the monitors of the sandboxes."""
