@@ -11,7 +11,8 @@ from atoll.cli.commands.cp import Inside, parse
 from atoll.cli.failures import Failure, failure_line
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
 
-WITHOUT_JSON = {"serve", "completion", "shell", "mcp"}
+# What the last one prints is JSON in any case.
+WITHOUT_JSON = {"serve", "completion", "shell", "mcp", "audit export"}
 
 
 def every_command() -> list[tuple[str, click.Command]]:
