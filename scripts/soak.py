@@ -38,6 +38,7 @@ PARTS: dict[str, tuple[str, Sequence[str]]] = {
         "real programs behind policies, also those that take minutes to install",
         ("env", "ATOLL_TEST_WHOLE=1", PYTEST, "tests/e2e/test_sdk_clients.py"),
     ),
+    "models": ("the libraries and agents of model providers", (PYTEST, "tests/e2e/soak_models.py")),
     "egress": ("policies at random on the wire", (PYTHON, "-m", "tests.security.egress", "--minutes", "10")),
     "calls": (
         "file and mount calls at random, which no kernel may die of",
