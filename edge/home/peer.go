@@ -106,7 +106,7 @@ func (p *peer) listen() {
 	}
 }
 
-// told is an answer that follows a report of the counts of limits.
+// told is an answer that follows a report of all decisions and of the counts of limits.
 type told struct{ edge *serve.Edge }
 
 // failed is an answer with which the edge ends.
@@ -119,7 +119,7 @@ func (p *peer) answer(one any) error {
 	}
 	switch each := one.(type) {
 	case told:
-		if err := each.edge.TellSpent(p); err != nil {
+		if err := errors.Join(each.edge.TellSeen(p), each.edge.TellSpent(p)); err != nil {
 			return err
 		}
 		one = control.Told{Op: "told"}

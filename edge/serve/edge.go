@@ -45,7 +45,7 @@ type Edge struct {
 	asking    chan struct{} // an ask has begun or ended
 
 	models  *gateway.Gateway
-	telling sync.Mutex // held during a report of the counts of limits
+	telling sync.Mutex // held during a report of decisions, or of the counts of limits
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox

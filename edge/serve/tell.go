@@ -74,11 +74,11 @@ func (e *Edge) Tell(ctx context.Context, to Owner) {
 			err = e.tellAlarms(to)
 		case <-news:
 			news = nil
-			err = e.tellSeen(to)
+			err = e.TellSeen(to)
 		case <-second.C:
 			e.models.Ledger.Tidy()
 			if err = e.TellSpent(to); err == nil {
-				err = e.tellSeen(to)
+				err = e.TellSeen(to)
 			}
 			if err == nil {
 				err = e.tellAskCounts(to)
@@ -101,7 +101,10 @@ func (e *Edge) tellAlarms(to Owner) error {
 	return nil
 }
 
-func (e *Edge) tellSeen(to Owner) error {
+// TellSeen sends the decisions so far, of which the later ones of a second otherwise wait.
+func (e *Edge) TellSeen(to Owner) error {
+	e.telling.Lock()
+	defer e.telling.Unlock()
 	for _, each := range e.claimed() {
 		at, entries := each.takeSeen()
 		for len(entries) > 0 {

@@ -29,7 +29,7 @@ func (l *listener) Send(message any) error {
 	return nil
 }
 
-func TestADecisionIsToldAtOnceAndManyOnceASecond(t *testing.T) {
+func TestADecisionIsToldAtOnceAndManyOnceASecondOrWhenTheyAreAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hears := &listener{began: time.Now()}
 		edge := &Edge{
@@ -48,8 +48,11 @@ func TestADecisionIsToldAtOnceAndManyOnceASecond(t *testing.T) {
 		time.Sleep(2100 * time.Millisecond)
 		guest.note(seen.Entry{Action: "allow"})
 		synctest.Wait()
+		time.Sleep(100 * time.Millisecond)
+		guest.note(seen.Entry{Action: "allow"})
+		must(t, edge.TellSeen(hears))
 		stop()
-		expect(t, fmt.Sprint(hears.heard), "[1 after 100ms 2 after 1s 1 after 2.4s]")
+		expect(t, fmt.Sprint(hears.heard), "[1 after 100ms 2 after 1s 1 after 2.4s 1 after 2.5s]")
 	})
 }
 

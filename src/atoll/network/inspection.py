@@ -10,6 +10,7 @@ import os
 import secrets
 import socket
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -135,7 +136,7 @@ class Inspection:
         self._running: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
         self._stays = False
-        self._told = asyncio.Event()
+        self._hearing: deque[asyncio.Future[None]] = deque()
         self._ids = itertools.count(1)
         self._judging: dict[int, asyncio.Future[Message]] = {}
         self.held = HeldTalk()
@@ -167,7 +168,7 @@ class Inspection:
     async def aclose(self, *, stay: bool = False) -> None:
         """End the edge, which resets its connections. With ``stay`` leave it to the next supervisor."""
         if not stay:
-            await self._hear_last()
+            await self.hear()
         self._stays = stay
         if self._running is not None:
             self._running.cancel()
@@ -258,13 +259,16 @@ class Inspection:
         except OSError as error:
             raise EdgeError(f"the answer does not reach the request: {error}") from error
 
-    async def _hear_last(self) -> None:
-        """Get the counts of the last second."""
-        if self._ready.is_set():
-            self._tell({"op": "tell"})
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LAST_S):
-                    await self._told.wait()
+    async def hear(self) -> None:
+        """Hear of all decisions until now, and of the counts of limits. Otherwise it may take a second."""
+        if not self._ready.is_set():
+            return
+        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._hearing.append(told)
+        self._tell({"op": "tell"})
+        with contextlib.suppress(TimeoutError):  # then nobody knows more
+            async with asyncio.timeout(_LAST_S):
+                await told
 
     def _run_on(self) -> None:
         if self._running is None:
@@ -357,6 +361,9 @@ class Inspection:
         for answer in self._judging.values():
             if not answer.done():
                 answer.set_exception(ConnectionError("it has ended"))
+        while self._hearing:
+            if not (told := self._hearing.popleft()).done():
+                told.set_result(None)
         self.held.lost()
 
     def _end_talk(self) -> None:
@@ -378,7 +385,8 @@ class Inspection:
             if answer is not None and not answer.done():
                 answer.set_result(message)
         elif op == "told":
-            self._told.set()
+            if self._hearing and not (told := self._hearing.popleft()).done():
+                told.set_result(None)
         elif op == "log":
             _log.warning("the edge: %s", str(message["text"])[:1000])
         elif op == "spent":  # this may be about a sandbox that has just fallen asleep and was forgotten

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -252,8 +253,9 @@ class EgressControl:
             self._inspection.erase(sandbox_id)
 
     async def hear(self) -> None:
-        """Have all been noted that was decided about connections until now."""
-        await self._relay.hear()
+        """Have all been noted that was decided until now, about connections and about requests."""
+        edge = () if self._inspection is None else (self._inspection.hear(),)
+        await asyncio.gather(self._relay.hear(), *edge)
 
     async def judge(
         self,
