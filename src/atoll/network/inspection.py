@@ -10,7 +10,6 @@ import os
 import secrets
 import socket
 import time
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +22,7 @@ from atoll.network.carried import CarriedGuest
 from atoll.network.channel import Message
 from atoll.network.counts import Counts
 from atoll.network.edge_talk import EdgeProgram, EdgeTalk
+from atoll.network.hearing import Hearing
 from atoll.network.held import OPS, HeldTalk
 from atoll.network.model_talk import MODEL_OPS, ModelTalk
 from atoll.network.relay import Relay
@@ -136,7 +136,7 @@ class Inspection:
         self._running: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
         self._stays = False
-        self._hearing: deque[asyncio.Future[None]] = deque()
+        self._hearing = Hearing()
         self._ids = itertools.count(1)
         self._judging: dict[int, asyncio.Future[Message]] = {}
         self.held = HeldTalk()
@@ -261,14 +261,8 @@ class Inspection:
 
     async def hear(self) -> None:
         """Hear of all decisions until now, and of the counts of limits. Otherwise it may take a second."""
-        if not self._ready.is_set():
-            return
-        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._hearing.append(told)
-        self._tell({"op": "tell"})
-        with contextlib.suppress(TimeoutError):  # then nobody knows more
-            async with asyncio.timeout(_LAST_S):
-                await told
+        if self._ready.is_set():
+            await self._hearing.wait(lambda: self._tell({"op": "tell"}), _LAST_S)
 
     def _run_on(self) -> None:
         if self._running is None:
@@ -361,9 +355,7 @@ class Inspection:
         for answer in self._judging.values():
             if not answer.done():
                 answer.set_exception(ConnectionError("it has ended"))
-        while self._hearing:
-            if not (told := self._hearing.popleft()).done():
-                told.set_result(None)
+        self._hearing.lost()
         self.held.lost()
 
     def _end_talk(self) -> None:
@@ -385,8 +377,7 @@ class Inspection:
             if answer is not None and not answer.done():
                 answer.set_result(message)
         elif op == "told":
-            if self._hearing and not (told := self._hearing.popleft()).done():
-                told.set_result(None)
+            self._hearing.answered()
         elif op == "log":
             _log.warning("the edge: %s", str(message["text"])[:1000])
         elif op == "spent":  # this may be about a sandbox that has just fallen asleep and was forgotten
