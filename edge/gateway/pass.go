@@ -199,6 +199,9 @@ func (c *call) settle(sent *attempt, answer *answer, ending string) {
 		c.release()
 		return
 	}
+	if ending == models.Broken && answer != nil && answer.stream != nil && answer.stream.IsDone() {
+		ending = models.Whole // for the guest, which has left with all of it
+	}
 	used, estimated := c.used(answer, ending)
 	cost := sent.candidate.Cost(used)
 	bill := &models.Bill{

@@ -20,6 +20,7 @@ type Stream struct {
 
 	used   Usage
 	isTold bool  // all of it is
+	isDone bool  // nothing of the output comes any more
 	pieces int64 // events with something of the output
 	bytes  int64 // of the output
 }
@@ -122,12 +123,22 @@ func (s *Stream) endEvent() bool {
 	if used, ok := found.used(s.dialect); ok {
 		s.used = s.used.AtLeast(used)
 		s.isTold = s.isTold || s.dialect == OpenAI || found.Type == "message_delta"
+		s.isDone = s.isDone || found.isLast()
 	}
 	if size := textBytes(found.Delta) + textBytes(found.Choices); size > 0 {
 		s.pieces++
 		s.bytes += size
 	}
 	return found.isOnlyUsage()
+}
+
+// isLast tells whether an event with usage is the last one that has any: the answer is whole then.
+func (e *event) isLast() bool {
+	switch e.Type {
+	case "message_delta", "response.completed", "response.incomplete", "response.failed":
+		return true
+	}
+	return e.isOnlyUsage()
 }
 
 // textBytes counts the bytes of the texts in a value, without keys and without empty texts.
@@ -148,6 +159,9 @@ func textBytes(value json.RawMessage) int64 {
 
 // Usage is what the stream has told of it. It is false as long as that is not all.
 func (s *Stream) Usage() (Usage, bool) { return s.used, s.isTold }
+
+// IsDone tells whether the answer is whole. Some clients leave then, before the stream ends.
+func (s *Stream) IsDone() bool { return s.isDone }
 
 // OutputLeast is how many tokens of output have come for certain: each event has one at least.
 func (s *Stream) OutputLeast() int64 { return max(s.used.Output, s.pieces, s.bytes/8) }

