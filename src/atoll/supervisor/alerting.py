@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from atoll.errors import AtollError
 from atoll.secrets import KeyFile
 from atoll.supervisor.assembly import State
 from atoll.supervisor.lifecycle.alert_webhook import AlertWebhook
@@ -12,6 +11,7 @@ from atoll.supervisor.lifecycle.untold import Untold
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.state.alert_book import AlertBook
 from atoll.supervisor.state.alert_rules import About, AlertRules
+from atoll.supervisor.state.inventory import row_of
 from atoll.supervisor.state.rows import SandboxRow
 from atoll.supervisor.state.seen import Seen
 from atoll.supervisor.tenants.model_ledger import Reached
@@ -65,10 +65,8 @@ class Alerting:
         self.rules.found("budget", about, subject, part=f"{reached.budget} {reached.percent}")
 
     def _name_of(self, sandbox_id: str) -> str | None:
-        try:
-            return self._state.inventory.sandbox(sandbox_id).row.name
-        except AtollError:  # it is only being made, or gone
-            return None
+        row = row_of(self._state.inventory, sandbox_id)  # None: it is only being made, or gone
+        return None if row is None else row.name
 
     def _tell(self, alert: Alert) -> None:
         self._state.acts.alerted(alert)

@@ -61,7 +61,7 @@ from atoll.supervisor.state.clock import Clock
 from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.decisions import DecisionLog
 from atoll.supervisor.state.drain_gate import DrainGate
-from atoll.supervisor.state.inventory import Inventory
+from atoll.supervisor.state.inventory import Inventory, row_of
 from atoll.supervisor.state.journal import Journal
 from atoll.supervisor.state.leases import Leases, LeaseTable
 from atoll.supervisor.state.operation_log import Operations
@@ -320,7 +320,8 @@ class Tenants:
 
 def _team_of(inventory: Inventory, sandbox_id: str) -> str | None:
     """The team of a sandbox; None also for one that is gone."""
-    return next((each.row.team for each in inventory.sandboxes() if each.sandbox_id == sandbox_id), None)
+    row = row_of(inventory, sandbox_id)
+    return None if row is None else row.team
 
 
 def _egress(rooms: Rooms, state: State, tenants: Tenants) -> EgressControl:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
 from atoll.network import Began
+from atoll.supervisor.state.inventory import row_of
 
 if TYPE_CHECKING:
     from atoll.network import ModelMessage, ModelTalk
@@ -101,12 +102,11 @@ class ModelBilling:
             self.talk.settled(number)
 
     def _note(self, outcome: Outcome) -> None:
-        rows = {sandbox.sandbox_id: sandbox.row for sandbox in self.inventory.sandboxes()}
         for bill in outcome.bills:
-            self.acts.model_called(bill, rows.get(bill.sandbox))
+            self.acts.model_called(bill, row_of(self.inventory, bill.sandbox))
         if self.reached is not None:
             for one in outcome.reached:
-                self.reached(one, rows.get(one.sandbox_id or ""))
+                self.reached(one, row_of(self.inventory, one.sandbox_id or ""))
         for loss in outcome.losses:
             amount = loss.amount
             _log.warning("the edge ended with %d tokens of the budget %s", amount.tokens, loss.budget)

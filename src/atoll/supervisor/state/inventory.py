@@ -250,5 +250,14 @@ class Inventory(Reservations):
                 raise
 
 
+def row_of(inventory: Inventory, sandbox_id: str) -> SandboxRow | None:
+    """The row of the sandbox with that id; None if there is none any more. Another one's name is no id."""
+    try:
+        row = inventory.sandbox(sandbox_id).row
+    except SandboxNotFoundError:
+        return None
+    return row if row.sandbox_id == sandbox_id else None
+
+
 def _named(sandboxes: Iterable[Sandbox], name: str) -> Sandbox | None:
     return next((sandbox for sandbox in sandboxes if sandbox.row.name == name), None)

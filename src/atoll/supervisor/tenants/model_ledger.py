@@ -87,7 +87,7 @@ class ModelLedger:
 
     Args:
         clock: Returns Unix seconds.
-        team_of: Returns the team of a sandbox, also of one that was killed lately.
+        team_of: Returns the team of a sandbox; None also for one that is gone.
     """
 
     store: Store
