@@ -3,12 +3,16 @@
 from atoll.policy.ceiling import EVERYTHING, ceiling_of, check_ceiling
 from atoll.policy.check import check_policy, rule_name
 from atoll.policy.delegating import (
+    DELEGATION_BUDGET,
+    KEY_BUDGET,
     allows,
     check_alive,
     check_network_scopes,
     check_scope,
     child_of,
+    key_budgets,
     narrowed,
+    own_budget,
 )
 from atoll.policy.hosts import matches_host, plain_host, plain_pattern
 from atoll.policy.internal import is_internal, sandbox_ref, without_own
@@ -76,4 +80,8 @@ __all__ = [
     "touches_closed",
     "with_password",
     "without_own",
+    "DELEGATION_BUDGET",
+    "KEY_BUDGET",
+    "key_budgets",
+    "own_budget",
 ]

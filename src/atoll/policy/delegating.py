@@ -8,8 +8,14 @@ from collections.abc import Collection
 import msgspec
 
 from atoll.errors import DelegationError, DelegationExpiredError
-from atoll.types import Delegation, DelegationSpec, EgressPolicy, Policy, Scope
+from atoll.types import Delegation, DelegationSpec, EgressPolicy, ModelBudget, Policy, Scope
 from atoll.types.internal import SCOPES
+
+KEY_BUDGET = "key:"
+DELEGATION_BUDGET = "delegation:"
+_KEY = "key-"
+# Each request waits for all budgets of its chain, and each row has all their names.
+_OWN_BUDGETS_MOST = 16
 
 
 def child_of(
@@ -35,6 +41,9 @@ def child_of(
             f"the delegation {parent.uid} ends at {_moment(parent.expires_at)}, before its child would",
             hint="ask for a shorter time, or for none",
         )
+    _check_budget(parent, wanted.models)
+    own = () if wanted.models is None or not wanted.models.is_limited else (f"{DELEGATION_BUDGET}{uid}",)
+    budgets = (*parent.budgets, *key_budgets(issuer), *own)
     return Delegation(
         uid=uid,
         parent_uid=parent.uid,
@@ -44,7 +53,20 @@ def child_of(
         scopes=scopes,
         created_at=now_s,
         expires_at=expires_at,
+        models=wanted.models if own else parent.models,
+        budgets=tuple(dict.fromkeys(budgets)),
     )
+
+
+def key_budgets(issuer: str) -> tuple[str, ...]:
+    """The budget of an API key for all that it makes, if the issuer is a key."""
+    return (f"{KEY_BUDGET}{issuer}",) if issuer.startswith(_KEY) else ()
+
+
+def own_budget(delegation: Delegation) -> str | None:
+    """The name of the budget that a delegation has beside those above it; None if it has none."""
+    name = f"{DELEGATION_BUDGET}{delegation.uid}"
+    return name if name in delegation.budgets else None
 
 
 def narrowed(parent: Delegation, other: Delegation) -> Delegation:
@@ -106,6 +128,25 @@ def check_network_scopes(
         check_scope(delegation, "network", "a network other than none", sandbox_id)
     if isinstance(network, Policy) and any(rule.inject for rule in network.rules):
         check_scope(delegation, "secrets", "a rule that puts a secret into requests", sandbox_id)
+
+
+def _check_budget(parent: Delegation, wanted: ModelBudget | None) -> None:
+    if wanted is None or not wanted.is_limited:
+        return
+    had = parent.models
+    if had is not None and had.per == wanted.per:
+        kinds = ((had.usd, wanted.usd, "dollars"), (had.tokens, wanted.tokens, "tokens"))
+        for most, asked, what in kinds:
+            if most is not None and asked is not None and asked > most:
+                raise DelegationError(
+                    f"the delegation {parent.uid} cannot give {asked:,} {what} for models: it has {most:,}",
+                    hint="ask for less, or for no budget: what is spent counts for the parent's too",
+                )
+    if sum(name.startswith(DELEGATION_BUDGET) for name in parent.budgets) >= _OWN_BUDGETS_MOST:
+        raise DelegationError(
+            f"{_OWN_BUDGETS_MOST} delegations above this one have budgets for models",
+            hint="ask for no budget of its own",
+        )
 
 
 def _in_order(scopes: Collection[Scope]) -> tuple[Scope, ...]:

@@ -120,7 +120,13 @@ def _limit(budget: ModelBudgetUse) -> str:
     parts = [] if budget.usd is None else [f"${budget.usd:,.2f}"]
     parts += [] if budget.tokens is None else [f"{budget.tokens:,} tokens"]
     per = "a day" if budget.per == "day" else "in all"
-    owner = {"sandbox": "It and its copies spend", "team": "Its team spends", "home": "The home spends"}
+    owner = {
+        "sandbox": "It and its copies spend",
+        "delegation": "All under a delegation of its chain spend",
+        "key": "All that its API key has made spends",
+        "team": "Its team spends",
+        "home": "The home spends",
+    }
     return f"{owner[budget.budget.partition(':')[0]]} at most {' and '.join(parts)} {per}." if parts else ""
 
 

@@ -277,7 +277,8 @@ class Tenants:
     ) -> None:
         unix_s = state.clock.unix_s
         self.teams = Teams(state.database, home.teams, unix_s)
-        self.delegations = Delegations(state.database, state.inventory, unix_s)
+        self.model_ledger = ModelLedger(state.database, unix_s, partial(_team_of, state.inventory))
+        self.delegations = Delegations(state.database, state.inventory, self.model_ledger, unix_s)
         self.keys = Keys(state.database, home.keys, self.teams, unix_s, self.delegations.forget)
         source = Keyring(home.path) if settings.secrets_keyring == "on" else KeyFile(home.secrets_key)
         self.secrets = Secrets(state.database, home.secrets, source, unix_s)
@@ -285,8 +286,9 @@ class Tenants:
             state.acts, self.secrets, state.clock.boot_s, wanted=settings.audit_clients == "on"
         )
         self.proxy_passwords = ProxyPasswords(self.secrets.vault)
-        self.model_ledger = ModelLedger(state.database, unix_s, partial(_team_of, state.inventory))
-        self.models = Models(home.models, self.secrets, self.model_ledger, shipped_table, state.inventory)
+        self.models = Models(
+            home.models, self.secrets, self.model_ledger, shipped_table, state.inventory, self.keys
+        )
         self.image_release = ImageRelease(storage.images, machines.pool)
         self.disk_sizes = DiskSizes(state.inventory, storage.volumes, state.paths, rooms.layers)
         self.volume_quotas = VolumeQuotas(storage.volumes, state.paths, state.tasks)

@@ -1,4 +1,4 @@
-"""Delegations: for whom a sandbox acts, what it may do at most, and until when."""
+"""Delegations: for whom a sandbox acts, what it may do and spend at most, and until when."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Literal, get_args
 import msgspec
 
 from atoll.errors import InvalidSpecError
-from atoll.types.given import check_choice, check_number, check_text, texts_of
+from atoll.types.given import check_choice, check_kind, check_number, check_text, texts_of
+from atoll.types.models import ModelBudget
 
 Scope = Literal["network", "secrets", "volumes", "fork"]
 """What a sandbox may do: reach anything at all, have secrets put into its requests, mount volumes, be copied."""
@@ -35,6 +36,8 @@ class DelegationSpec(
         scopes: All that it may do, of ``"network"``, ``"secrets"``, ``"volumes"`` and ``"fork"``. None takes the
             parent's.
         expires_in_s: Seconds until it ends. None means that it ends with its parent.
+        models: How much may be spent on models under it and its children together. What is spent counts for its
+            parent too. None adds no budget.
         parent_uid: The delegation of a sandbox of the same team, of which this is a child. None is the caller's
             own, or that of the snapshot or of the sandbox that is copied.
     """
@@ -42,6 +45,7 @@ class DelegationSpec(
     on_behalf_of: str | None = None
     scopes: tuple[Scope, ...] | None = None
     expires_in_s: float | None = None
+    models: ModelBudget | None = None
     parent_uid: str | None = None
 
     def __post_init__(self) -> None:
@@ -56,6 +60,8 @@ class DelegationSpec(
         if self.expires_in_s is not None:
             hint = "give seconds, more than 0"
             check_number("expires_in_s", self.expires_in_s, least=0.001, most=_MOST_S, hint=hint)
+        if self.models is not None:
+            check_kind("models", self.models, ModelBudget)
         if self.parent_uid is not None:
             check_text("parent_uid", self.parent_uid)
 
@@ -73,6 +79,10 @@ class Delegation(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=T
         scopes: All that the sandbox may do.
         created_at: Since when, in Unix seconds.
         expires_at: Until when. None is without an end.
+        models: How much may be spent on models under it: its own budget, or that of the nearest one above it. None
+            is no limit by a delegation.
+        budgets: The names of all budgets that are spent under it, the root's first: those of keys and of
+            delegations.
     """
 
     uid: str
@@ -83,6 +93,8 @@ class Delegation(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=T
     scopes: tuple[Scope, ...] = SCOPES
     created_at: float
     expires_at: float | None = None
+    models: ModelBudget | None = None
+    budgets: tuple[str, ...] = ()
 
     @property
     def is_root(self) -> bool:

@@ -79,6 +79,11 @@ class ModelBudget(
         _check_budget(self.usd, self.tokens, self.per)
 
     @property
+    def is_limited(self) -> bool:
+        """Whether it bounds anything."""
+        return self.usd is not None or self.tokens is not None
+
+    @property
     def nanos(self) -> int | None:
         """The dollars in units of the ledger; None is no limit."""
         return None if self.usd is None else nanos_of(self.usd)
@@ -221,6 +226,7 @@ class ModelSetup(
         aliases: Other names for models, each with models as ``provider/model``. Where one does not work, the
             next is taken.
         teams: What the sandboxes of each team may use and spend together. A team that is not here has no models.
+        keys: How much may be spent together by all that was made with an API key, by the key's id.
         budget: How much all sandboxes of the home may spend together.
         prices: Prices of models as ``provider/model``, in place of the table's.
     """
@@ -228,6 +234,7 @@ class ModelSetup(
     providers: dict[str, ModelProvider] = {}
     aliases: dict[str, tuple[str, ...]] = {}
     teams: dict[str, ModelAccess] = {}
+    keys: dict[str, ModelBudget] = {}
     budget: ModelBudget = ModelBudget()
     prices: dict[str, ModelPrice] = {}
 
@@ -329,7 +336,7 @@ class ModelBudgetUse(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_on
     """How far a budget is used.
 
     Args:
-        budget: ``sandbox:ID``, ``team:NAME`` or ``home``.
+        budget: ``sandbox:ID``, ``delegation:UID``, ``key:ID``, ``team:NAME`` or ``home``.
         per: For what time it is.
         usd: Its dollars; None is no limit.
         tokens: Its tokens; None is no limit.

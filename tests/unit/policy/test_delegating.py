@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from atoll.errors import DelegationError, DelegationExpiredError, InvalidSpecError
-from atoll.policy import allows, check_alive, check_network_scopes, check_scope, child_of, narrowed
-from atoll.types import Delegation, DelegationSpec, Inject, Policy, Rule
+from atoll.policy import (
+    allows,
+    check_alive,
+    check_network_scopes,
+    check_scope,
+    child_of,
+    key_budgets,
+    narrowed,
+    own_budget,
+)
+from atoll.types import Delegation, DelegationSpec, Inject, ModelBudget, Policy, Rule
 from atoll.types.internal import SCOPES
 
 NOW_S = 1000.0
@@ -50,6 +60,37 @@ def test_a_chain_only_shrinks_and_refuses_exactly_what_is_more(
         assert list(made.scopes) == [scope for scope in SCOPES if scope in made.scopes]
         assert parent.expires_at is None or (made.expires_at or 1e99) <= parent.expires_at
         parent = made
+
+
+def test_a_child_spends_the_budgets_of_all_above_it_and_its_own() -> None:
+    first = child(ROOT, models=ModelBudget(usd=5))
+    assert (first.models, first.budgets) == (ModelBudget(usd=5), ("key:key-1", "delegation:dlg-child"))
+    assert own_budget(first) == "delegation:dlg-child"
+    kept = msgspec.structs.replace(first, uid="dlg-first", budgets=("key:key-1", "delegation:dlg-first"))
+    for wanted in (None, ModelBudget()):
+        same = child(kept, models=wanted)
+        assert (same.models, same.budgets, own_budget(same)) == (kept.models, kept.budgets, None)
+    less = child(kept, models=ModelBudget(usd=2))
+    assert less.budgets == (*kept.budgets, "delegation:dlg-child")
+    assert child(kept, models=ModelBudget(usd=9, per="total")).models == ModelBudget(usd=9, per="total")
+    assert child(kept, models=ModelBudget(tokens=9)).models == ModelBudget(tokens=9)
+
+
+def test_a_child_cannot_have_a_larger_budget_and_a_chain_has_so_many() -> None:
+    parent = child(ROOT, models=ModelBudget(usd=5, tokens=100))
+    with pytest.raises(DelegationError, match="cannot give 6 dollars for models: it has 5"):
+        child(parent, models=ModelBudget(usd=6))
+    with pytest.raises(DelegationError, match="cannot give 1,000 tokens for models: it has 100"):
+        child(parent, models=ModelBudget(tokens=1000))
+    full = msgspec.structs.replace(ROOT, budgets=tuple(f"delegation:dlg-{number}" for number in range(16)))
+    with pytest.raises(DelegationError, match="16 delegations above this one have budgets"):
+        child(full, models=ModelBudget(usd=1))
+    assert own_budget(child(full)) is None
+
+
+def test_the_budget_of_a_key_is_for_no_user() -> None:
+    assert key_budgets("key-1f") == ("key:key-1f",)
+    assert key_budgets("user key-1f") == ()
 
 
 def test_a_child_takes_over_what_is_not_asked_for() -> None:
@@ -125,6 +166,7 @@ def test_policies_need_scopes() -> None:
         {"expires_in_s": float("nan")},
         {"expires_in_s": 1e10},
         {"parent_uid": 7},
+        {"models": 7},
     ],
 )
 def test_what_cannot_be_meant_is_refused(wanted: dict[str, Any]) -> None:

@@ -62,11 +62,15 @@ def test_models_are_told_with_every_limit_on_what_they_cost() -> None:
     budgets = [
         ModelBudgetUse(budget="sandbox:a", usd=5.0, tokens=1000),
         ModelBudgetUse(budget="home", per="total"),
+        ModelBudgetUse(budget="delegation:dlg-1", usd=3.0),
+        ModelBudgetUse(budget="key:key-1f", usd=4.0),
         ModelBudgetUse(budget="team:reef", per="total", tokens=9),
     ]
     assert powers(models=("cheap", "openai/*"), budgets=budgets).models == (
         "It uses cheap, openai/*.",
         "It and its copies spend at most $5.00 and 1,000 tokens a day.",
+        "All under a delegation of its chain spend at most $3.00 a day.",
+        "All that its API key has made spends at most $4.00 a day.",
         "Its team spends at most 9 tokens in all.",
     )
     assert powers(models=("cheap",)).models[1] == "Nothing limits what it spends on them."

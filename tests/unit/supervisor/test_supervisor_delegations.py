@@ -73,6 +73,8 @@ async def test_each_key_and_each_user_has_one_of_its_own_for_ever(harness: Harne
         "scopes": list(SCOPES),
         "created_at": root["created_at"],
         "expires_at": None,
+        "models": None,
+        "budgets": [],
     }
     assert two["delegation"] == root
     assert (far["delegation"]["issuer"], far["delegation"]["uid"] != root["uid"]) == ("key-1f", True)
@@ -213,8 +215,8 @@ async def test_a_supervisor_that_comes_back_ends_what_ended_meanwhile(harness: H
 
 @with_harness
 async def test_lines_of_the_audit_log_say_under_what_a_sandbox_acts(harness: Harness) -> None:
-    one = await made(harness, delegation={"on_behalf_of": "Bo", "scopes": ["network", "fork"]})
-    other = await made(harness)
+    spec = {"on_behalf_of": "Bo", "scopes": ["network", "fork"], "models": {"usd": 2.5}}
+    one, other = await made(harness, delegation=spec), await made(harness)
     ref, uid = one["sandbox_id"], one["delegation"]["uid"]
     (copy,) = await forked(harness, one)
     await harness.ask("POST", f"/v1/sandboxes/{ref}/snapshots", {})
@@ -232,6 +234,7 @@ async def test_lines_of_the_audit_log_say_under_what_a_sandbox_acts(harness: Har
     assert found[0]["details"]["for"] == "Bo"
     assert found[0]["details"]["parent"] == other["delegation"]["uid"]
     assert found[0]["details"]["scopes"] == "network fork"
+    assert (found[0]["details"]["models_usd"], found[0]["details"]["models_per"]) == (2.5, "day")
     mine = copy["delegation"]["uid"]
     found = (await harness.ask("GET", f"/v1/audit?delegation={mine}")).json["entries"]
     assert [(entry["act"], entry["details"]["parent"]) for entry in found] == [("sandbox.copied", uid)]

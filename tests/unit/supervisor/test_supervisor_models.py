@@ -10,7 +10,13 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from atoll.errors import InvalidSpecError, NoSpaceError, SecretNotFoundError, UnsupportedError
+from atoll.errors import (
+    InvalidSpecError,
+    KeyNotFoundError,
+    NoSpaceError,
+    SecretNotFoundError,
+    UnsupportedError,
+)
 from atoll.network import Began, Billed, ModelRights, ModelUsage, Need, Returned
 from atoll.supervisor.lifecycle.egress_control import EgressControl
 from atoll.supervisor.lifecycle.model_billing import ModelBilling
@@ -259,6 +265,61 @@ async def test_a_team_narrows_what_its_sandboxes_may_use_and_has_a_budget(harnes
     assert link.grants[-1].models == ModelRights(("cheap",), ("sandbox:s1", "team:reef"), ENDPOINTS)
     _, link, _ = granted(harness, team="sand")
     assert link.grants[-1].models is None
+
+
+@with_harness
+async def test_a_sandbox_spends_the_budgets_of_its_delegations_and_of_their_keys(harness: Harness) -> None:
+    await offered(harness)
+    await harness.system.teams.create("reef", Quotas())
+    keys = [(await harness.system.keys.create("reef", name, None)).info.key_id for name in ("one", "two")]
+    setup = msgspec.structs.replace(SETUP, keys={keys[0]: ModelBudget(usd=2), keys[1]: ModelBudget()})
+    await harness.system.models.set(setup)
+    by_key = [{"atoll-caller": f"key {key} of reef"} for key in keys]
+
+    async def ask(path: str, body: object, caller: int) -> Any:
+        answer = await harness.ask("POST", path, body, by_key[caller])
+        assert answer.status == 200, answer.body
+        return answer.json
+
+    wish = {"team": "reef", "models": {}, "name": "first", "delegation": {"models": {"tokens": 90}}}
+    made = await ask("/v1/sandboxes", wish, 0)
+    (copy,) = await ask("/v1/sandboxes/first/fork", {"delegation": {"models": {"tokens": 30}}}, 1)
+    (last,) = await ask(f"/v1/sandboxes/{copy['sandbox_id']}/fork", {}, 1)
+    bounds = [f"key:{keys[0]}", *(f"delegation:{one['delegation']['uid']}" for one in (made, copy))]
+
+    def budgets(of: Any) -> tuple[str, ...]:
+        rights = harness.system.models.rights_of(harness.system.inventory.sandbox(of["sandbox_id"]).row)
+        assert rights is not None
+        return rights.budgets
+
+    own = f"sandbox:{made['sandbox_id']}"
+    assert budgets(made) == (own, *bounds[:2], "team:reef")
+    assert budgets(last) == budgets(copy) == (own, *bounds, "team:reef")
+    assert last["delegation"]["models"] == {"tokens": 30}
+    await harness.ask("DELETE", "/v1/sandboxes/first")
+    await harness.crash()
+    await harness.start()
+    told = (await harness.ask("GET", "/v1/models/usage?team=reef")).json["budgets"]
+    assert [(one["budget"], one.get("tokens"), one.get("usd")) for one in told] == [
+        ("team:reef", None, 3.0),
+        (bounds[0], None, 2.0),
+        (bounds[1], 90, None),
+        (bounds[2], 30, None),
+    ]
+    told = (await harness.ask("GET", f"/v1/models/usage?sandbox={last['sandbox_id']}")).json["budgets"]
+    assert [one["budget"] for one in told] == [own, *bounds]
+    for one in (copy, last):
+        await harness.ask("DELETE", f"/v1/sandboxes/{one['sandbox_id']}")
+    await harness.crash()
+    await harness.start()
+    assert [harness.system.model_ledger.budget(name) is None for name in bounds] == [False, True, True]
+
+
+@with_harness
+async def test_a_budget_is_for_a_key_that_there_is(harness: Harness) -> None:
+    with pytest.raises(KeyNotFoundError, match="a budget is for 'key-1f'"):
+        await offered(harness, msgspec.structs.replace(SETUP, keys={"key-1f": ModelBudget(usd=1)}))
+    assert harness.system.models.setup == ModelSetup()
 
 
 @with_harness

@@ -153,6 +153,7 @@ def _show(setup: ModelSetup, as_json: bool) -> None:
         f"team      {name}: {', '.join(access.allow)}; {budget_shown(access.budget)}"
         for name, access in setup.teams.items()
     ]
+    lines += [f"key       {key}: {budget_shown(budget)}" for key, budget in setup.keys.items()]
     lines += [f"price     {model}" for model in setup.prices]
     lines.append(f"budget    {budget_shown(setup.budget)}")
     click.echo(plain("\n".join(lines)) if setup.providers else "this home offers no models")

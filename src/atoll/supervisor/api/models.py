@@ -37,11 +37,10 @@ def model_routes(*, models: Models, ledger: ModelLedger, inventory: Inventory, t
         query = request.query_params
         ref, team, since = query.get("sandbox"), query.get("team"), _day(query.get("since", ""))
         if ref is None:
-            names = models.budgets_of(team)
+            names = [*models.budgets_of(team), *models.budgets_of_delegations(team)]
             uses = ledger.uses(team=team, since=since)
         else:
-            sandbox_id, budget = _sandbox(inventory, ref)
-            names = [budget]
+            sandbox_id, names = _sandbox(models, inventory, ref)
             uses = ledger.uses(sandbox_id=sandbox_id, team=team, since=since)
         found = [told for name in names if (told := ledger.budget(name)) is not None]
         return json_answer(ModelReport(uses=uses, budgets=found))
@@ -58,14 +57,13 @@ def model_routes(*, models: Models, ledger: ModelLedger, inventory: Inventory, t
     ]
 
 
-def _sandbox(inventory: Inventory, ref: str) -> tuple[str, str]:
-    """A sandbox's id and the budget that it spends. A killed one is known by its id."""
+def _sandbox(models: Models, inventory: Inventory, ref: str) -> tuple[str, list[str]]:
+    """A sandbox's id and the budgets that it spends. A killed one is known by its id."""
     try:
         row = inventory.sandbox(ref).row
     except SandboxNotFoundError:
-        return ref, f"{SANDBOX_BUDGET}{ref}"
-    own = f"{SANDBOX_BUDGET}{row.sandbox_id}"
-    return row.sandbox_id, own if row.models is None else row.models.budget
+        return ref, [f"{SANDBOX_BUDGET}{ref}"]
+    return row.sandbox_id, models.budgets_of_sandbox(row)
 
 
 def _day(text: str) -> str:

@@ -16,7 +16,7 @@ from atoll.network import Billed, Pace
 from atoll.policy import masked
 from atoll.protocol import ours
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
-from atoll.types import Alert, Ask, Delegation, EgressDecision
+from atoll.types import Alert, Ask, Delegation, EgressDecision, ModelBudget
 from atoll.types.internal import usd_of
 
 # What a change of a sandbox's row tells with its new value. All else shows in the act itself, or is no act.
@@ -284,7 +284,14 @@ def _delegated(delegation: Delegation | None) -> Details:
         "for": delegation.on_behalf_of,
         "scopes": " ".join(delegation.scopes),
         "until": delegation.expires_at,
+        **_models_of(delegation.models),
     }
+
+
+def _models_of(budget: ModelBudget | None) -> Details:
+    if budget is None:
+        return {}
+    return {"models_usd": budget.usd, "models_tokens": budget.tokens, "models_per": budget.per}
 
 
 def _shown(name: str, row: SandboxRow) -> object:

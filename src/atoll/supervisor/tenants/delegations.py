@@ -8,11 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from atoll.errors import DelegationError, InvalidSpecError
-from atoll.policy import check_scope, child_of, narrowed
+from atoll.policy import check_scope, child_of, key_budgets, narrowed, own_budget
 from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.ids import new_id
 from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.rows import DelegationRow, SandboxRow, SnapshotRow
+from atoll.supervisor.tenants.model_ledger import ModelLedger
 from atoll.types import Delegation, DelegationSpec
 
 # As the server names a key, and the SDK its own process.
@@ -35,11 +36,13 @@ class Delegations:
     """Makes delegations. Each key and each local user has one of its own, the root of a chain.
 
     Args:
+        ledger: Has the budgets that they set.
         clock: Returns Unix seconds.
     """
 
     database: Database
     inventory: Inventory
+    ledger: ModelLedger
     clock: Callable[[], float]
     _roots: dict[str, Delegation] = field(default_factory=dict, init=False)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
@@ -89,7 +92,7 @@ class Delegations:
                     hint="leave parent_uid out",
                 )
             check_scope(parent, "fork", "a copy")
-        return root if wanted is None else self._child(parent, wanted, issuer_of(caller), sandbox_id)
+        return root if wanted is None else await self._child(parent, wanted, issuer_of(caller), sandbox_id)
 
     async def for_copy(
         self, original: SandboxRow, wanted: DelegationSpec | None, *, caller: str | None, copy_id: str
@@ -108,7 +111,7 @@ class Delegations:
                 hint="leave parent_uid out",
             )
         check_scope(parent, "fork", "a copy", original.sandbox_id)
-        return self._child(parent, wanted or DelegationSpec(), issuer_of(caller), copy_id)
+        return await self._child(parent, wanted or DelegationSpec(), issuer_of(caller), copy_id)
 
     async def forget(self, issuer: str) -> None:
         """Delete the root of a key that is gone. What its sandboxes act under is in their rows."""
@@ -131,10 +134,15 @@ class Delegations:
             hint="`atoll info` shows what one acts under",
         )
 
-    def _child(self, parent: Delegation, wanted: DelegationSpec, issuer: str, audience: str) -> Delegation:
-        return child_of(
+    async def _child(
+        self, parent: Delegation, wanted: DelegationSpec, issuer: str, audience: str
+    ) -> Delegation:
+        child = child_of(
             parent, wanted, uid=new_delegation_uid(), issuer=issuer, audience=audience, now_s=self.clock()
         )
+        if (budget := own_budget(child)) is not None and child.models is not None:
+            await self.ledger.declare({budget: child.models})
+        return child
 
 
 def new_delegation_uid() -> str:
@@ -143,7 +151,8 @@ def new_delegation_uid() -> str:
 
 
 def _root(row: DelegationRow) -> Delegation:
-    return Delegation(uid=row.uid, issuer=row.issuer, created_at=row.created_at)
+    budgets = key_budgets(row.issuer)
+    return Delegation(uid=row.uid, issuer=row.issuer, created_at=row.created_at, budgets=budgets)
 
 
 def _base(snapshot: SnapshotRow | None) -> Delegation | None:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from atoll.network import Began, Billed, ModelMessage, Need, Returned
+from atoll.policy import DELEGATION_BUDGET
 from atoll.supervisor.state.rows import BudgetRow, EdgeRow, ModelUseRow
 from atoll.supervisor.tenants import model_budgets
 from atoll.supervisor.tenants.model_budgets import Allotment, Amount
@@ -17,6 +18,8 @@ from atoll.types import ModelBudget, ModelBudgetUse, ModelUse
 from atoll.types.internal import usd_of
 
 SANDBOX_BUDGET = "sandbox:"
+# Whoever they are named after does not come again.
+_PASSING = (SANDBOX_BUDGET, DELEGATION_BUDGET)
 # In percent of a budget's limit: somebody may want to know when so much is spent.
 MARKS = (80, 95, 100)
 _KEPT_DAYS = 92
@@ -98,20 +101,21 @@ class ModelLedger:
     _edge: EdgeRow | None = field(default=None, init=False)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
-    async def load(self, sandboxes: Collection[str] | None = None) -> None:
+    async def load(self, used: Collection[str] | None = None) -> None:
         """Read everything.
 
         Args:
-            sandboxes: The budgets of sandboxes that are still of use. Others are deleted. None keeps all.
+            used: The budgets of sandboxes and delegations that are still of use. Others of them are deleted. None
+                keeps all.
         """
         self._budgets = {row.budget: row for row in await self.store.all(BudgetRow)}
         self._uses = {row.use_key: row for row in await self.store.all(ModelUseRow)}
         self._edge = next(iter(await self.store.all(EdgeRow)), None)
         oldest = self.clock() - _KEPT_DAYS * 86_400
         old: list[BudgetRow | ModelUseRow] = [row for row in self._uses.values() if row.created_at < oldest]
-        if sandboxes is not None:
-            own = (row for row in self._budgets.values() if row.budget.startswith(SANDBOX_BUDGET))
-            old += [row for row in own if row.budget not in sandboxes]
+        if used is not None:
+            own = (row for row in self._budgets.values() if row.budget.startswith(_PASSING))
+            old += [row for row in own if row.budget not in used]
         if old:
             await self.store.delete(*old, durable=False)
             for row in old:

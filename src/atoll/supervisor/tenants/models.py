@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from atoll.errors import AtollError, InvalidSpecError, UnsupportedError
+from atoll.errors import AtollError, InvalidSpecError, KeyNotFoundError, UnsupportedError
 from atoll.host import write_atomically
 from atoll.network import ModelRights
-from atoll.policy import matches_model, narrowed_models
+from atoll.policy import DELEGATION_BUDGET, KEY_BUDGET, matches_model, narrowed_models
 from atoll.supervisor.state.inventory import Inventory
 from atoll.supervisor.state.rows import ModelGrant, SandboxRow, SnapshotRow
+from atoll.supervisor.tenants.keys import Keys
 from atoll.supervisor.tenants.model_ledger import SANDBOX_BUDGET, ModelLedger
 from atoll.supervisor.tenants.model_prices import PriceTable, prices_for
 from atoll.supervisor.tenants.secrets import Secrets
-from atoll.types import ModelAccess, ModelBudget, ModelProvider, ModelSetup
+from atoll.types import Delegation, ModelAccess, ModelBudget, ModelProvider, ModelSetup
 from atoll.types.internal import from_json
 
 HOME_BUDGET = "home"
@@ -39,6 +40,7 @@ class Models:
         ledger: The budgets.
         table: Returns the prices that come with atoll.
         inventory: The sandboxes and snapshots, which share the budgets.
+        keys: The API keys, which may have budgets too.
     """
 
     path: Path
@@ -46,6 +48,7 @@ class Models:
     ledger: ModelLedger
     table: Callable[[], PriceTable]
     inventory: Inventory
+    keys: Keys
     setup: ModelSetup = field(default_factory=ModelSetup, init=False)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     _followers: list[Callable[[], None]] = field(default_factory=list, init=False)
@@ -53,7 +56,8 @@ class Models:
     async def load(self) -> None:
         """Read what was set, and the budgets. Without it, or if it is damaged, no sandbox has models."""
         rows = [*(each.row for each in self.inventory.sandboxes()), *self.inventory.snapshots()]
-        await self.ledger.load({row.models.budget for row in rows if row.models is not None})
+        used = {row.models.budget for row in rows if row.models is not None}
+        await self.ledger.load(used.union(*(_delegated(row.delegation) for row in rows)))
         self.secrets.follow(self._secret_changed)
         try:
             self.setup = from_json(await asyncio.to_thread(self.path.read_bytes), ModelSetup)
@@ -74,7 +78,9 @@ class Models:
         Raises:
             SecretNotFoundError: The home has no secret of a name.
             InvalidSpecError: A key is bound to other hosts, or is a canary.
+            KeyNotFoundError: There is no API key of an id that has a budget.
         """
+        self._check_keys(setup)
         for provider in setup.providers.values():
             for key in provider.keys:
                 self.secrets.check_hosts(None, key, (provider.endpoint[0],))
@@ -130,24 +136,53 @@ class Models:
         """What a sandbox may use now, by its own setting and its team's; None for nothing."""
         if row.models is None or not self.setup.providers:
             return None
-        allow, budgets = tuple(row.models.access.allow), [row.models.budget]
+        allow, budgets = tuple(row.models.access.allow), self.budgets_of_sandbox(row)
         if row.team is not None:
             team = self.setup.teams.get(row.team)
             if team is None:
                 return None
             allow = narrowed_models(allow, team.allow)
-            if _is_limited(team.budget):
+            if team.budget.is_limited:
                 budgets.append(f"{_TEAM_BUDGET}{row.team}")
-        if _is_limited(self.setup.budget):
+        if self.setup.budget.is_limited:
             budgets.append(HOME_BUDGET)
         endpoints = tuple((name, *each.endpoint) for name, each in self.setup.providers.items())
         return ModelRights(allow, tuple(budgets), endpoints) if allow else None
 
     def budgets_of(self, team: str | None) -> list[str]:
-        """The budgets that the sandboxes of a team share, or of the whole home for None."""
+        """The budgets that the setup gives a team and its keys, or the whole home for None."""
+        keys = [key for key, budget in self.setup.keys.items() if budget.is_limited]
         if team is not None:
-            return [f"{_TEAM_BUDGET}{team}"]
-        return [HOME_BUDGET, *(f"{_TEAM_BUDGET}{name}" for name in self.setup.teams)]
+            own = {key.key_id for key in self.keys.list() if key.team == team}
+            return [f"{_TEAM_BUDGET}{team}", *(f"{KEY_BUDGET}{key}" for key in keys if key in own)]
+        teams = (f"{_TEAM_BUDGET}{name}" for name in self.setup.teams)
+        return [HOME_BUDGET, *teams, *(f"{KEY_BUDGET}{key}" for key in keys)]
+
+    def budgets_of_delegations(self, team: str | None) -> list[str]:
+        """The budgets of all delegations of a team, or of the home for None, that a sandbox acts under."""
+        rows = [each.row for each in self.inventory.sandboxes()]
+        named = (_delegated(row.delegation) for row in rows if team in (None, row.team))
+        return list(dict.fromkeys(name for names in named for name in names))
+
+    def budgets_of_sandbox(self, row: SandboxRow) -> list[str]:
+        """The budget of a sandbox, if it has models, and those of its delegations and their keys."""
+        own = [] if row.models is None else [row.models.budget]
+        above = () if row.delegation is None else row.delegation.budgets
+        return [*own, *(name for name in above if self._is_limited(name))]
+
+    def _is_limited(self, budget: str) -> bool:
+        """Whether a budget of a delegation or key bounds anything. A delegation's always does."""
+        if not budget.startswith(KEY_BUDGET):
+            return True
+        return self.setup.keys.get(budget.removeprefix(KEY_BUDGET), _NO_LIMIT).is_limited
+
+    def _check_keys(self, setup: ModelSetup) -> None:
+        known = {key.key_id for key in self.keys.list()}
+        for key in setup.keys:
+            if key not in known:
+                raise KeyNotFoundError(
+                    f"a budget is for {key!r}, and there is no such key", hint="`atoll key ls` lists them"
+                )
 
     def _check(self, wanted: ModelAccess, team: str | None) -> None:
         setup = self.setup
@@ -194,8 +229,9 @@ class Models:
 
     def _limits(self) -> dict[str, ModelBudget]:
         limits = {f"{_TEAM_BUDGET}{name}": access.budget for name, access in self.setup.teams.items()}
+        limits |= {f"{KEY_BUDGET}{key}": budget for key, budget in self.setup.keys.items()}
         budget = self.setup.budget
-        return {**limits, HOME_BUDGET: budget if _is_limited(budget) else _NO_LIMIT}
+        return {**limits, HOME_BUDGET: budget if budget.is_limited else _NO_LIMIT}
 
     def _secret_changed(self, team: str | None, name: str) -> None:
         used = {key for each in self.setup.providers.values() for key in each.keys}
@@ -207,8 +243,10 @@ class Models:
             follower()
 
 
-def _is_limited(budget: ModelBudget) -> bool:
-    return budget.usd is not None or budget.tokens is not None
+def _delegated(delegation: Delegation | None) -> Iterable[str]:
+    """The budgets of delegations that are spent under one."""
+    names = () if delegation is None else delegation.budgets
+    return [name for name in names if name.startswith(DELEGATION_BUDGET)]
 
 
 def _target(full: str) -> dict[str, str]:
