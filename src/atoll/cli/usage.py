@@ -10,6 +10,7 @@ from contextlib import nullcontext, suppress
 import click
 
 from atoll import Housekeeping, Sandbox
+from atoll.cli.model_options import budget_use_shown
 from atoll.cli.output import show_json_line
 from atoll.cli.sandboxes import asked
 from atoll.cli.text import size, table
@@ -63,6 +64,13 @@ def host_shown() -> str:
 def shown(used: Used, cpu: Mapping[str, float] | None = None) -> str:
     """Return a table. CPU is the processor time in all, or with ``cpu`` the percent of one processor now."""
     return table(_HEAD, [_row(ref, stats, cpu) for ref, stats in used.items()])
+
+
+def models_shown(used: Used) -> list[str]:
+    """Return a line for each sandbox with models: how far its budget is used."""
+    return [
+        f"models of {ref}: {budget_use_shown(stats.models)}" for ref, stats in used.items() if stats.models
+    ]
 
 
 def _row(ref: str, stats: SandboxStats, cpu: Mapping[str, float] | None) -> list[str]:

@@ -1,5 +1,7 @@
-from atoll.cli.usage import shares, shown
-from atoll.types import SandboxStats
+import msgspec
+
+from atoll.cli.usage import models_shown, shares, shown
+from atoll.types import ModelBudgetUse, SandboxStats
 
 
 def stats(cpu_s: float | None) -> SandboxStats:
@@ -28,3 +30,9 @@ def test_a_table_has_the_time_in_all_or_the_share_now() -> None:
     assert [line.split()[2] for line in once[1:]] == ["4.0", "-"]
     assert once[1].split()[4:6] == ["1.0", "MiB"]
     assert [line.split()[2] for line in shown(used, {"busy": 150.0}).splitlines()[1:]] == ["150", "-"]
+
+
+def test_a_sandbox_with_models_has_a_line_about_its_budget() -> None:
+    budget = ModelBudgetUse(budget="sandbox:x", usd=5.0, spent_usd=1.5, spent_tokens=10)
+    used = {"plain": stats(1.0), "work": msgspec.structs.replace(stats(1.0), models=budget)}
+    assert models_shown(used) == ["models of work: sandbox:x: $1.50 of $5.00, 10 tokens a day"]

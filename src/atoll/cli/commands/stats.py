@@ -9,7 +9,7 @@ from atoll.cli.limit_options import held_shown
 from atoll.cli.options import complete_sandbox, json_option
 from atoll.cli.output import show_json
 from atoll.cli.text import plain
-from atoll.cli.usage import host_shown, shown, used_by, watch
+from atoll.cli.usage import host_shown, models_shown, shown, used_by, watch
 
 
 @click.command(name="stats", cls=Command)
@@ -37,3 +37,5 @@ def command(sandboxes: tuple[str, ...], again: bool, as_json: bool) -> None:
     click.echo(shown(used) + host_shown())
     for ref, stats in used.items():
         click.echo(f"limits of {plain(ref)}: {held_shown(stats)}")
+    for line in models_shown(used):
+        click.echo(plain(line))
