@@ -15,6 +15,7 @@ from atoll.protocol.dial import (
     encode,
 )
 from atoll.protocol.error_bodies import ErrorBody, error_body, error_of, ours, raise_body
+from atoll.protocol.gen_ai import TOKEN_USAGE, gen_ai_attributes, gen_ai_labels, prometheus_name
 from atoll.protocol.links import (
     LINK,
     SERVER_RECORDS,
@@ -99,6 +100,10 @@ from atoll.protocol.told import (
 from atoll.protocol.traces import TRACE_HEADERS, span_attributes, span_name
 
 __all__ = [
+    "TOKEN_USAGE",
+    "gen_ai_attributes",
+    "gen_ai_labels",
+    "prometheus_name",
     "AGENT_PORT",
     "ANCHORS_MOST",
     "DIAL_LIMIT_BYTES",

@@ -6,6 +6,7 @@ import ipaddress
 import posixpath
 from typing import Any
 
+from atoll.protocol import gen_ai_attributes
 from atoll.types import AuditEntry
 from atoll.version import __version__
 
@@ -65,6 +66,8 @@ def ocsf_event(entry: AuditEntry) -> _Event:
         "metadata": _metadata(entry),
         **fields,
     }
+    if entry.act == "model.called":
+        details = gen_ai_attributes(details)
     rest = {**details, "sandbox": entry.sandbox_id, "delegation": entry.delegation}
     unmapped = {name: value for name, value in rest.items() if value is not None}
     if unmapped:

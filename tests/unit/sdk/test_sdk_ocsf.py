@@ -49,6 +49,7 @@ def entry(act: str, **fields: Any) -> AuditEntry:
         (entry("sandboxes.pause", delegation="dlg-1"), 600399),
         (entry("snapshot.created", details={"snapshot": "x", "automatic": 0}), 600399),
         (entry("ask.denied", details={"ask": "x", "reason": "no", "passed": 0}), 600399),
+        (entry("model.called", details={"model": "gpt-5-mini", "input": 2, "usd": 0.1}), 600399),
         (entry("audit.removed", sandbox_id=None, caller=None, details={"through": 9}), 600399),
         (entry("egress.more", details={"count": 9}), 600399),
         (entry("client.more", details={"count": 9}), 600399),
@@ -109,3 +110,15 @@ VALUES = st.one_of(st.text(max_size=9), st.integers(-(2**60), 2**60), st.none())
 @given(st.sampled_from(ACTS), st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=6))
 def test_whatever_a_line_claims_is_a_valid_event(act: str, details: dict[str, Any]) -> None:
     checked(entry(act, details=details))
+
+
+def test_a_request_to_a_model_has_the_names_of_opentelemetry() -> None:
+    told = {"provider": "openai", "model": "gpt-5-mini", "input": 2, "cache_read": 1, "usd": 0.1}
+    assert checked(entry("model.called", details=told))["unmapped"] == {
+        "gen_ai.provider.name": "openai",
+        "gen_ai.request.model": "gpt-5-mini",
+        "gen_ai.usage.cache_read.input_tokens": 1,
+        "gen_ai.usage.input_tokens": 3,
+        "usd": 0.1,
+        "sandbox": ID,
+    }
