@@ -20,6 +20,7 @@ from tests.waiting import until
 
 from atoll import Hosting, Keys, Quotas, Sandbox, Snapshots, Teams, Templates, Volumes
 from atoll.errors import InUseError, QuotaError
+from atoll.host import Home
 from atoll.types.internal import key_id_of
 
 ANSWER_S = 120.0
@@ -71,7 +72,7 @@ def operations(server: Server) -> list[tuple[str, str]]:
     """Method and path of all that a key opens."""
     paths = httpx.get(f"{server.url}/openapi.json", timeout=ANSWER_S).json()["paths"]
     found = [(method, path) for path, methods in paths.items() for method in methods]
-    return [each for each in found if not each[1].startswith(("/health", "/volumecontent"))]
+    return [each for each in found if not each[1].startswith(("/health", "/metrics", "/volumecontent"))]
 
 
 def asked(client: httpx.Client, method: str, path: str, ids: dict[str, str]) -> httpx.Response:
@@ -118,6 +119,17 @@ def test_of_thirty_creates_at_once_as_many_pass_as_the_team_may_have(server: Ser
             with pytest.raises(QuotaError):
                 sandbox.resume()
             assert sandbox.info().state == "suspended"
+
+
+def test_metrics_are_for_whoever_can_read_the_home(server: Server) -> None:
+    file = Home.default().path / "server" / "metrics-token"
+    assert file.stat().st_mode & 0o077 == 0
+    with Sandbox.create(hosting=Hosting(team="default")):
+        for key, status in ((server.key, 401), (WRONG, 401), (file.read_text(), 200)):
+            headers = {"authorization": f"Bearer {key}"}
+            answer = httpx.get(f"{server.url}/metrics", headers=headers, timeout=ANSWER_S)
+            assert answer.status_code == status, answer.text
+        assert 'atoll_sandboxes{state="running",team="default"} ' in answer.text
 
 
 def test_what_a_team_wrote_counts_as_its_disk(server: Server) -> None:

@@ -29,7 +29,14 @@ from atoll.server.auth.operator_key import operator_key
 from atoll.server.certificates import certificates, check_pair
 from atoll.server.domain_names import notice, unresolved
 from atoll.server.e2b.image_names import table_of
-from atoll.server.environment import check_env_file, client_variables, local_variables, login_line, tell
+from atoll.server.environment import (
+    check_env_file,
+    client_variables,
+    local_variables,
+    login_line,
+    tell,
+    write_metrics_token,
+)
 from atoll.server.listener import Listener, bound
 from atoll.server.settings import Settings, address_of
 from atoll.server.supervisor_starter import raise_limits, supervisor_starter
@@ -129,6 +136,7 @@ def serve(
         settings = self_signed(settings, directory)
     check_files(settings)
     tokens = Tokens(read_secret(directory))
+    write_metrics_token(directory / "metrics-token", tokens.metrics())
     log = AccessLog(settings.access_log or directory / "access.log")
     with contextlib.closing(log), bound(settings) as sock:
         settings = msgspec.structs.replace(settings, port=sock.getsockname()[1])

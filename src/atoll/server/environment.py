@@ -93,6 +93,18 @@ def tell(variables: dict[str, str], env_file: Path | None) -> None:
     click.echo(lines, nl=False)
 
 
+def write_metrics_token(path: Path, token: str) -> None:
+    """Write the token of ``/metrics`` to a file that only this user can read.
+
+    Raises:
+        HostError: The file cannot be written.
+    """
+    try:
+        _write(path, token)
+    except OSError as error:
+        raise HostError(f"{path} cannot be written: {error.strerror}", hint="make room for it") from error
+
+
 def _write(path: Path, text: str) -> None:
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     with open(aside, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:

@@ -37,6 +37,10 @@ class Tokens:
         """Return the token for the files of a volume."""
         return self._token("volume", volume_id)
 
+    def metrics(self) -> str:
+        """Return the token for the metrics of the whole home."""
+        return self._token("metrics")
+
     def upload(self, *parts: str) -> str:
         """Return the token for an upload. ``parts`` name the file, the place and the end of its validity."""
         return self._token("upload", *parts)

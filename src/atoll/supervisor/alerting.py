@@ -70,5 +70,6 @@ class Alerting:
 
     def _tell(self, alert: Alert) -> None:
         self._state.acts.alerted(alert)
+        self._state.counters.add("alerts", alert.rule, alert.team or "")
         if self._webhook is not None:
             self._state.tasks.watch(self._webhook.tell(alert))

@@ -58,6 +58,7 @@ from atoll.supervisor.state.acts import Acts
 from atoll.supervisor.state.alarms import Alarms
 from atoll.supervisor.state.audit_key import audit_key
 from atoll.supervisor.state.clock import Clock
+from atoll.supervisor.state.counters import Counters
 from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.decisions import DecisionLog
 from atoll.supervisor.state.drain_gate import DrainGate
@@ -159,7 +160,8 @@ class State:
         self.leases = Leases(clock)
         self.due = LeaseTable()
         self.inventory = Inventory(self.database, self.leases, self.due, self.journal)
-        self.decisions = DecisionLog(self.paths.decisions, self.journal, self.acts)
+        self.counters = Counters()
+        self.decisions = DecisionLog(self.paths.decisions, self.journal, self.acts, self.counters)
         self.alarms = Alarms()
         self.drain_gate = DrainGate(home.drain)
         self.unplug_marks = UnplugMarks(self.paths.unplug_mark, self.paths.unplug_stamp)
@@ -354,7 +356,12 @@ class Steps:
             quotas=quotas, layers=rooms.layers, tasks=tasks, cgroups=rooms.cgroups is not None
         )
         self.history = History(
-            inventory=inventory, quotas=quotas, layers=rooms.layers, tasks=tasks, unix_s=state.clock.unix_s
+            inventory=inventory,
+            quotas=quotas,
+            layers=rooms.layers,
+            tasks=tasks,
+            counters=state.counters,
+            unix_s=state.clock.unix_s,
         )
         self.paused_wakes = PausedWakes(tasks)
         self.suspended_wakes = SuspendedWakes(

@@ -11,7 +11,11 @@ def make_model_billing(rooms: Rooms, state: State, tenants: Tenants) -> ModelBil
     """Make the part that answers the edge about models, and have it hear of them. Without an edge it hears nothing."""
     talk = ModelTalk() if rooms.inspection is None else rooms.inspection.models
     billing = talk.listener = ModelBilling(
-        ledger=tenants.model_ledger, talk=talk, inventory=state.inventory, acts=state.acts
+        ledger=tenants.model_ledger,
+        talk=talk,
+        inventory=state.inventory,
+        acts=state.acts,
+        counters=state.counters,
     )
     models = tenants.models
     models.follow(lambda: billing.tell_limits(models.budgets_of(None)))

@@ -19,6 +19,7 @@ from atoll.supervisor.api.housekeeping import housekeeping_routes
 from atoll.supervisor.api.images import image_routes
 from atoll.supervisor.api.keys import key_routes
 from atoll.supervisor.api.leftovers import leftover_routes
+from atoll.supervisor.api.metrics import metric_routes
 from atoll.supervisor.api.models import model_routes
 from atoll.supervisor.api.powers import PowerParts, power_routes
 from atoll.supervisor.api.requests import request_routes
@@ -192,6 +193,7 @@ def _tenant_routes(system: System) -> list[Route]:
             tasks=system.tasks,
         ),
         *key_routes(keys=system.keys, tasks=system.tasks),
+        *metric_routes(system.metrics),
         *model_routes(
             models=system.models,
             ledger=system.model_ledger,

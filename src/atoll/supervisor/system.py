@@ -20,6 +20,7 @@ from atoll.supervisor.lifecycle.image_requests import ImageRequests
 from atoll.supervisor.lifecycle.program_defaults import Defaults
 from atoll.supervisor.lifecycle.services import Services
 from atoll.supervisor.lifecycle.suspend_all import SuspendAll
+from atoll.supervisor.metering import make_metrics
 from atoll.supervisor.monitors.audit_anchor import AuditAnchoring
 from atoll.supervisor.monitors.automatic_snapshots import AutomaticSnapshots
 from atoll.supervisor.monitors.disk_pressure import DiskPressure
@@ -144,6 +145,7 @@ class System:
         self.limits = make_limit_changes(state, machines, tenants, steps)
         self.asks = make_asks(self.settings, self._rooms, state, self.limits)
         self._alerting = Alerting(self.settings, state, self._model_billing)
+        self.metrics = make_metrics(state, machines, tenants, steps, self.asks.table)
         self.alerts = self._alerting.book
         self.team_deletion = tenants.team_deletion
 

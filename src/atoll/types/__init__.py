@@ -47,6 +47,7 @@ from atoll.types.given import GuestPath
 from atoll.types.images import ImageAccess, ImageInfo, RegistryLogin
 from atoll.types.lifecycle import Idle, Lifecycle, OnExpiry, SleepCause
 from atoll.types.limits import NO_LIMIT, Limits
+from atoll.types.metrics import MetricFamily, MetricKind, MetricSample
 from atoll.types.models import (
     BudgetPeriod,
     ModelAccess,
@@ -236,6 +237,9 @@ __all__ = [
     "StageSpec",
     "StartCommand",
     "StatsSample",
+    "MetricFamily",
+    "MetricKind",
+    "MetricSample",
     "Step",
     "TagInfo",
     "TeamInfo",

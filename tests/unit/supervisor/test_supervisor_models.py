@@ -22,6 +22,7 @@ from atoll.supervisor.lifecycle.egress_control import EgressControl
 from atoll.supervisor.lifecycle.model_billing import ModelBilling
 from atoll.supervisor.lifecycle.package_registries import PackageRegistries
 from atoll.supervisor.settings import Settings
+from atoll.supervisor.state.counters import Counters
 from atoll.supervisor.tenants.proxy_passwords import ProxyPasswords
 from atoll.types import (
     Delegation,
@@ -370,6 +371,7 @@ def billing(harness: Harness, told: Told, ledger: Any = None) -> ModelBilling:
         talk=cast(Any, told),
         inventory=system.inventory,
         acts=system.acts,
+        counters=Counters(),
     )
 
 

@@ -13,6 +13,7 @@ from atoll.types import (
     DrainInfo,
     DrainReport,
     HostMemory,
+    MetricFamily,
     Progress,
     UndrainReport,
     UpgradeReport,
@@ -48,6 +49,15 @@ class AsyncHousekeeping:
         """Return how much of the host's memory is available, and how much of it sandboxes leave free."""
         with contextlib.closing(AsyncApi()) as api:
             return await api.call("GET", "/v1/memory", HostMemory)
+
+    @staticmethod
+    async def metrics() -> list[MetricFamily]:
+        """Return what a monitoring system wants to know of the home. Counters begin with the supervisor.
+
+        A server gives the same as text for Prometheus at ``/metrics``.
+        """
+        with contextlib.closing(AsyncApi()) as api:
+            return await api.call("GET", "/v1/metrics", list[MetricFamily])
 
     @staticmethod
     async def drain(

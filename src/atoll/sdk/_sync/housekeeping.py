@@ -14,6 +14,7 @@ from atoll.types import (
     DrainInfo,
     DrainReport,
     HostMemory,
+    MetricFamily,
     Progress,
     UndrainReport,
     UpgradeReport,
@@ -49,6 +50,15 @@ class Housekeeping:
         """Return how much of the host's memory is available, and how much of it sandboxes leave free."""
         with contextlib.closing(Api()) as api:
             return api.call("GET", "/v1/memory", HostMemory)
+
+    @staticmethod
+    def metrics() -> list[MetricFamily]:
+        """Return what a monitoring system wants to know of the home. Counters begin with the supervisor.
+
+        A server gives the same as text for Prometheus at ``/metrics``.
+        """
+        with contextlib.closing(Api()) as api:
+            return api.call("GET", "/v1/metrics", list[MetricFamily])
 
     @staticmethod
     def drain(

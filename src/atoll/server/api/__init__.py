@@ -15,6 +15,7 @@ from atoll.server.api.docs import documentation_routes
 from atoll.server.api.forks import fork_routes
 from atoll.server.api.logs import log_routes
 from atoll.server.api.metrics import metric_routes
+from atoll.server.api.prometheus import prometheus_routes
 from atoll.server.api.sandboxes import sandbox_routes
 from atoll.server.api.secrets import secret_routes
 from atoll.server.api.snapshots import snapshot_routes
@@ -54,6 +55,7 @@ def routes(settings: Settings, tokens: Tokens, access: Access) -> list[BaseRoute
     return [
         Route("/health", _health),
         *documentation_routes(),
+        *prometheus_routes(tokens),
         *metric_routes(teams, views),
         *log_routes(teams),
         *sandbox_routes(teams, views, Idempotency(time.monotonic)),

@@ -25,6 +25,7 @@ _LOGS = ("cursor", "limit", "direction", "level", "search")
 
 OPERATIONS = (
     Operation("get", "/health", "Whether the server runs"),
+    Operation("get", "/metrics", "The metrics of the home as text for Prometheus, with the owner's token"),
     Operation(
         "post",
         "/sandboxes",

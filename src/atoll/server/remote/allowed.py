@@ -336,6 +336,7 @@ CLOSED_TO_CLIENTS: dict[tuple[str, str], str] = {
     ("GET", "/v1/leftovers"): _OPERATOR,
     ("DELETE", "/v1/leftovers"): _OPERATOR,
     ("POST", "/v1/audit/verify"): "the log is that of all teams",
+    ("GET", "/v1/metrics"): "they tell of all teams, and have a token of their own",
     ("GET", "/v1/models"): _OPERATOR,
     ("PUT", "/v1/models"): _OPERATOR,
     ("GET", "/v1/models/prices"): _OPERATOR,

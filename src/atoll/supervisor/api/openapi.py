@@ -250,6 +250,7 @@ OPERATIONS = (
     Operation("get", "/v1/keys", "All keys, or a team's", None, list[types.KeyInfo]),
     Operation("delete", "/v1/keys/{key_id}", "Revoke it", None, types.KeyInfo),
     Operation("post", "/v1/keys/check", "The team of a key", protocol.KeyCheck, types.TeamInfo),
+    Operation("get", "/v1/metrics", "The metrics of the home", None, list[types.MetricFamily]),
     Operation("get", "/v1/models", "The models that the home offers", None, types.ModelSetup),
     Operation("put", "/v1/models", "Offer other models", types.ModelSetup, types.ModelSetup),
     Operation("get", "/v1/models/usage", "What was used of them", None, types.ModelReport),

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
 from atoll.network import Began
+from atoll.supervisor.state.counters import OTHER
 from atoll.supervisor.state.inventory import row_of
+from atoll.types.internal import usd_of
 
 if TYPE_CHECKING:
-    from atoll.network import ModelMessage, ModelTalk
+    from atoll.network import Billed, ModelMessage, ModelTalk
     from atoll.supervisor.state.acts import Acts
+    from atoll.supervisor.state.counters import Counters
     from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.rows import SandboxRow
     from atoll.supervisor.tenants.model_ledger import ModelLedger, Outcome, Reached
@@ -39,6 +42,7 @@ class ModelBilling:
     talk: ModelTalk
     inventory: Inventory
     acts: Acts
+    counters: Counters
     reached: Callable[[Reached, SandboxRow | None], None] | None = None
     _waiting: deque[tuple[int, ModelMessage]] = field(default_factory=deque, init=False)
     _came: asyncio.Event = field(default_factory=asyncio.Event, init=False)
@@ -103,6 +107,7 @@ class ModelBilling:
 
     def _note(self, outcome: Outcome) -> None:
         for bill in outcome.bills:
+            self._count(bill)
             self.acts.model_called(bill, row_of(self.inventory, bill.sandbox))
         if self.reached is not None:
             for one in outcome.reached:
@@ -111,3 +116,15 @@ class ModelBilling:
             amount = loss.amount
             _log.warning("the edge ended with %d tokens of the budget %s", amount.tokens, loss.budget)
             self.acts.model_budget_lost(loss.budget, tokens=amount.tokens, nanos=amount.nanos)
+
+    def _count(self, bill: Billed) -> None:
+        usage = bill.usage
+        # A name that a provider refuses is nobody's but the guest's, which can make up many.
+        model = OTHER if bill.status >= 400 and not usage.tokens else bill.model
+        for name, amount in (
+            ("requests", 1.0),
+            ("input", usage.input + usage.cache_read + usage.cache_write),
+            ("output", usage.output),
+            ("usd", usd_of(bill.nanos)),
+        ):
+            self.counters.add(f"model_{name}", bill.provider, model, amount=amount)

@@ -17,6 +17,7 @@ from atoll.types import StatsSample
 if TYPE_CHECKING:
     from atoll.engines import MachineStats
     from atoll.snapshots import Layers
+    from atoll.supervisor.state.counters import Counters
     from atoll.supervisor.state.inventory import Inventory
     from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
@@ -39,11 +40,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False, repr=False)
 class Past:
-    """The samples of one sandbox, the oldest first, and the values that the next sample is computed from."""
+    """The samples of one sandbox, the oldest first, and the values that the next sample is computed from.
+
+    Attributes:
+        used_s: The processor time between the last two samples of one machine.
+    """
 
     samples: deque[StatsSample] = field(default_factory=lambda: deque(maxlen=_KEPT), init=False)
     disk_bytes: int = field(default=0, init=False)
     measured_s: float = field(default=0.0, init=False)
+    used_s: float = field(default=0.0, init=False)
     _machine_id: str = field(default="", init=False)
     _cpu_s: float = field(default=0.0, init=False)
     _at_s: float = field(default=0.0, init=False)
@@ -62,10 +68,12 @@ class Past:
 
         The first sample gives 0.
         """
+        self.used_s = 0.0
         if cpu_s is None:
             return None
         passed_s, used_s = now_s - self._at_s, cpu_s - self._cpu_s
         is_first = machine_id != self._machine_id
+        self.used_s = 0.0 if is_first else max(0.0, used_s)
         self._machine_id, self._cpu_s, self._at_s = machine_id, cpu_s, now_s
         if is_first or passed_s <= 0:
             return 0.0
@@ -77,6 +85,7 @@ class History:
     """Samples all running sandboxes in one task, without asking any guest.
 
     Args:
+        counters: Get the processor time of each team.
         unix_s: Returns Unix seconds.
         clock: Returns monotonic seconds.
     """
@@ -85,6 +94,7 @@ class History:
     quotas: TeamQuotas
     layers: Layers
     tasks: Tasks
+    counters: Counters
     unix_s: Callable[[], float]
     clock: Callable[[], float] = time.monotonic
     _pasts: dict[str, Past] = field(default_factory=dict, init=False)
@@ -107,6 +117,11 @@ class History:
             for sample in (past.samples if past else ())
             if (start_s is None or sample.at >= start_s) and (end_s is None or sample.at <= end_s)
         ]
+
+    def memory_bytes(self, sandbox: Sandbox) -> int:
+        """The memory of a sandbox when it was measured last; 0 if it never was, or cannot be."""
+        past = self._pasts.get(sandbox.sandbox_id)
+        return (past.samples[-1].memory_bytes or 0) if past is not None and past.samples else 0
 
     def cpu_s(self, sandbox: Sandbox, machine_id: str, within_s: float) -> float | None:
         """The processor time that a machine had used, if it was measured in the last ``within_s`` seconds."""
@@ -161,6 +176,7 @@ class History:
                 disk_limit_bytes=None if limits.disk_mib is None else limits.disk_mib << 20,
             )
         )
+        self.counters.add("cpu_s", sandbox.row.team or "", amount=past.used_s)
 
     async def _measure(self, past: Past, running: RunningMachine, stats: MachineStats) -> None:
         """Measure the disk, unless this would cost too much so soon again: it looks at every file."""

@@ -13,6 +13,7 @@ import msgspec
 from atoll.host import append_log, forget_log_head
 from atoll.supervisor.state.acts import Acts
 from atoll.supervisor.state.alert_rules import About
+from atoll.supervisor.state.counters import Counters
 from atoll.supervisor.state.journal import Journal
 from atoll.types import EgressDecision
 
@@ -39,6 +40,7 @@ class DecisionLog:
     path: Callable[[str], Path]
     journal: Journal
     acts: Acts
+    counters: Counters
     watched: Callable[[About, Iterable[EgressDecision]], None] | None = None
     _pending: dict[str, dict[_Key, EgressDecision]] = field(default_factory=dict, init=False)
     _lost: dict[str, int] = field(default_factory=dict, init=False)
@@ -63,6 +65,8 @@ class DecisionLog:
         self._acting[sandbox_id] = delegation, team
         pending = self._pending.setdefault(sandbox_id, {})
         for one in decisions:
+            action = "observed" if one.observed else one.action
+            self.counters.add("decisions", team or "", action, amount=one.count)
             key = (one.action, one.rule, one.host, one.port, one.scheme, one.method, one.path, one.observed)
             known = pending.get(key)
             if known is not None:
