@@ -15,11 +15,11 @@ import pytest
 from tests.e2e.command_line import said
 from tests.waiting import until
 
-from atoll import Audit, Hosting, Sandbox, Secrets, Supervisor
+from atoll import Audit, DelegationSpec, Hosting, Sandbox, Secrets, Supervisor
 from atoll.host import Home, earlier_program
 from atoll.protocol import Hello
 from atoll.sdk import Models
-from atoll.types import ModelAccess, ModelPrice, ModelProvider, ModelSetup
+from atoll.types import ModelAccess, ModelBudget, ModelPrice, ModelProvider, ModelSetup
 
 PRICE = ModelPrice(input=1000, output=2000)  # a thousandth of a dollar, and two, for each token
 USED = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
@@ -144,6 +144,30 @@ def test_a_copy_spends_the_same_budget_and_nobody_more_than_there_is(offered: Pa
             assert went >= 2
             until(lambda: spent(copy) == round(went * COST_USD, 9))
             assert spent(sandbox) == spent(copy) <= 0.25
+
+
+def test_a_delegation_bounds_what_all_under_it_spend(offered: Path) -> None:
+    del offered
+    spec = DelegationSpec(models=ModelBudget(usd=0.2, per="total"))
+    hosting = Hosting(models=ModelAccess(), delegation=spec)
+    with Sandbox.create(network="none", hosting=hosting) as sandbox:
+        (copy,) = sandbox.fork(models=ModelAccess())
+        with copy:
+            delegation = sandbox.info().delegation
+            assert delegation is not None
+            name = f"delegation:{delegation.uid}"
+            answers = [ask(each, "cheap") for each in (sandbox, copy) * 4]
+            refused = [body for status, body in answers if status == 429]
+            assert refused and name in refused[0]
+            went = sum(status == 200 for status, _ in answers)
+
+            def used() -> float:
+                own, shared = Models.usage(sandbox=copy.id).budgets
+                assert (own.budget, shared.budget, shared.usd) == (f"sandbox:{copy.id}", name, 0.2)
+                return round(shared.spent_usd, 9)
+
+            until(lambda: used() == round(went * COST_USD, 9))
+            assert went >= 2 and used() <= 0.2
 
 
 def test_streams_at_once_spend_no_more_than_there_is(offered: Path) -> None:
