@@ -112,8 +112,10 @@ def test_the_page_of_errors_has_each_code_its_class_and_whether_to_try_again() -
 
     text = (ROOT / "docs/reference/errors.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| (yes|no) \|", text, re.MULTILINE)
-    own = [kind for kind in below(AtollError) if kind.__module__ == AtollError.__module__]
-    assert rows == [(kind.code, kind.__name__, "yes" if kind.retryable else "no") for kind in own]
+    own = [kind for kind in below(AtollError) if kind.__module__.startswith("atoll.errors")]
+    assert sorted(rows) == sorted(
+        (kind.code, kind.__name__, "yes" if kind.retryable else "no") for kind in own
+    )
 
 
 def test_the_page_of_errors_has_each_exit_code_of_atoll() -> None:

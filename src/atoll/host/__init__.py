@@ -61,7 +61,7 @@ if TYPE_CHECKING:
         write_checksums,
     )
     from atoll.host.trees.copy import TreeCopy, copy_tree
-    from atoll.host.trees.facts import Pace
+    from atoll.host.trees.facts import Pace, TreeDirectory, attributes_of, walk_tree
     from atoll.host.trees.file_copy import FileCopy, copy_attributes, copy_node
     from atoll.host.trees.rooted import Owner, RootedEntry, RootedTree
     from atoll.host.trees.usage import TreeUse, tree_use
@@ -171,6 +171,9 @@ __all__ = [
     "write_atomically",
     "write_nowhere_but",
     "write_checksums",
+    "TreeDirectory",
+    "attributes_of",
+    "walk_tree",
 ]
 
 # loaded on first use, because the SDK needs only the paths, and quickly
@@ -248,6 +251,9 @@ _MODULES = {
     "lower_rights": "rights",
     "write_nowhere_but": "rights",
     "Pace": "trees.facts",
+    "TreeDirectory": "trees.facts",
+    "attributes_of": "trees.facts",
+    "walk_tree": "trees.facts",
     "BrokenChecksumsError": "trees.checksums",
     "CheckedTree": "trees.checksums",
     "TreeChecksums": "trees.checksum_store",

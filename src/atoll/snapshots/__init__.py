@@ -8,6 +8,7 @@ from atoll.snapshots.layers import UNDONE, Layers, writable_layer
 from atoll.snapshots.layerstore import new_layer_id
 from atoll.snapshots.lineage import SnapshotTree, line_of
 from atoll.snapshots.retention import surplus
+from atoll.snapshots.stored_trees import restore_tree, store_tree, tree_contents
 
 __all__ = [
     "UNDONE",
@@ -24,4 +25,7 @@ __all__ = [
     "run_to_merge",
     "surplus",
     "writable_layer",
+    "restore_tree",
+    "store_tree",
+    "tree_contents",
 ]

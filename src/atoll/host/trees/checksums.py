@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from atoll.host.trees.facts import Entry, Facts, Group, Pace, walk
+from atoll.host.trees.facts import Entry, Facts, Pace, TreeDirectory, walk_tree
 from atoll.host.trees.whole import open_below, open_top
 from atoll.types import Damage
 from atoll.types.internal import msgpack_reader
@@ -30,7 +30,7 @@ MOST_DAMAGES = 100
 _LONGEST_PATH = 1000
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgpack_reader(Entry | Group)
+_decode = msgpack_reader(Entry | TreeDirectory)
 
 
 class CheckedTree(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ def write_checksums(tree: Path, checksums: Path, pace: Pace) -> CheckedTree:
     with open_top(tree) as top, checksums.open("wb") as file:
         os.fchmod(file.fileno(), 0o600)
         file.write(_MAGIC)
-        for record in walk(top, Facts(pace)):
+        for record in walk_tree(top, Facts(pace)):
             entries += isinstance(record, Entry)
             data = _encode(record)
             for part in (_LENGTH.pack(len(data)), data):
@@ -120,7 +120,7 @@ def _whole(file: BinaryIO) -> tuple[int, int]:
     return int(_END.unpack(tail)[0]), end
 
 
-def _records(file: BinaryIO, end: int) -> Iterator[Entry | Group]:
+def _records(file: BinaryIO, end: int) -> Iterator[Entry | TreeDirectory]:
     at = len(_MAGIC)
     file.seek(at)
     while at < end:
@@ -147,9 +147,9 @@ class _Comparison:
         self.damages: list[Damage] = []
         self.damaged = 0
 
-    def add(self, record: Entry | Group) -> None:
+    def add(self, record: Entry | TreeDirectory) -> None:
         """Compare the entry of one record."""
-        if isinstance(record, Group):
+        if isinstance(record, TreeDirectory):
             self._leave()
             self._enter(record)
         elif not record.name:
@@ -161,7 +161,7 @@ class _Comparison:
         """Finish after the last record."""
         self._leave()
 
-    def _enter(self, group: Group) -> None:
+    def _enter(self, group: TreeDirectory) -> None:
         if group.depth:
             self._at[group.depth - 1 :] = [os.fsdecode(group.name)]
         try:

@@ -8,6 +8,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -32,6 +33,7 @@ _NOT_KEPT = (
     ),
 )
 _SHORT_S = 0.01
+_Told = TypeVar("_Told", covariant=True)
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, tag="e"):
@@ -53,7 +55,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, tag="e"):
     content: bytes
 
 
-class Group(msgspec.Struct, frozen=True, array_like=True, tag="d"):
+class TreeDirectory(msgspec.Struct, frozen=True, array_like=True, tag="d"):
     """The directory of the entries that follow: its name, and its depth below the top."""
 
     depth: int
@@ -161,7 +163,15 @@ class Facts:
             os.close(fd)
 
 
-def walk(top: int, facts: Facts) -> Iterator[Group | Entry]:
+class TellsEntries(Protocol[_Told]):
+    """Tells about the entries that ``walk_tree`` meets."""
+
+    def of(self, directory: int, name: str, status: os.stat_result, *, link: int, content: bool) -> _Told:
+        """Return something about an entry, see ``Facts.of``."""
+        ...
+
+
+def walk_tree(top: int, facts: TellsEntries[_Told]) -> Iterator[TreeDirectory | _Told]:
     """Yield the top itself, then each directory followed by its entries, in the order of names.
 
     Memory holds only the names of directories on the way, and the numbers of files with several names.
@@ -175,7 +185,7 @@ def walk(top: int, facts: Facts) -> Iterator[Group | Entry]:
     waiting: list[list[str]] = []
     name: str | None = ""
     while name is not None:
-        yield Group(len(at), os.fsencode(name))
+        yield TreeDirectory(len(at), os.fsencode(name))
         deeper: list[str] = []
         with open_below(top, "/".join(at)) as directory:
             for each in sorted(os.listdir(directory)):
@@ -251,19 +261,25 @@ def _read_block(fd: int, at: int) -> bytes:
     return data
 
 
-def _attributes(place: str) -> bytes:
-    """Return a digest of the extended attributes that matter; empty if there are none."""
+def attributes_of(place: str) -> dict[str, bytes]:
+    """Return the extended attributes that matter of a file, a symlink itself included, in the order of names."""
     try:
         names = sorted(set(os.listxattr(place, follow_symlinks=False)).difference(_NOT_KEPT))
     except OSError as error:
         if error.errno != errno.EOPNOTSUPP:
             raise
-        return b""
-    if not names:
+        return {}
+    return {name: os.getxattr(place, name, follow_symlinks=False) for name in names}
+
+
+def _attributes(place: str) -> bytes:
+    """Return a digest of the extended attributes that matter; empty if there are none."""
+    attributes = attributes_of(place)
+    if not attributes:
         return b""
     total = hashlib.sha256()
-    for name in names:
-        for part in (os.fsencode(name), os.getxattr(place, name, follow_symlinks=False)):
+    for name, value in attributes.items():
+        for part in (os.fsencode(name), value):
             total.update(len(part).to_bytes(8, "big"))
             total.update(part)
     return _digest(total)

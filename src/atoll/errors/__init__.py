@@ -43,6 +43,8 @@ AtollError                    base: .code .hint .sandbox_id .retryable
 │  └─ EditError               `files.edit`: the old text is not there exactly once
 ├─ NoSpaceError               OSError: a disk is full
 ├─ DamagedError               what is stored is not what was written
+├─ StoreError                 the store of archives cannot be reached, or refuses
+│  └─ StoreConflictError      another supervisor has changed the record
 ├─ AgentError                 the guest agent answered against its protocol
 ├─ EngineError                the engine failed to start, stop or checkpoint a machine
 ├─ ImageBuildError            an image could not be built
@@ -62,7 +64,16 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
-from atoll.remedies import Face, harmless, in_words_of
+from atoll.errors.base import AtollError
+from atoll.errors.files import (
+    EditError,
+    FileDeniedError,
+    FileError,
+    FileMissingError,
+    FileTakenError,
+    IsADirectoryInSandboxError,
+    NotADirectoryInSandboxError,
+)
 
 if TYPE_CHECKING:
     from atoll.types import CodeResult, ExecResult
@@ -76,64 +87,10 @@ __all__ = [
     "IsADirectoryInSandboxError", "KeyNotFoundError", "NameTakenError", "NoSpaceError", "NotADirectoryInSandboxError",
     "NotFoundError", "ProcessNotFoundError", "QuotaError", "SandboxCrashedError", "SandboxNotFoundError",
     "SecretNotFoundError", "ServiceNotFoundError", "ShortageError", "SnapshotNotFoundError", "StateError",
-    "SupervisorError", "TeamNotFoundError", "TemplateBuildError", "TemplateNotFoundError", "UnpluggedError",
-    "UnresponsiveError", "UnsupportedError", "VersionMismatchError", "VolumeNotFoundError",
+    "StoreConflictError", "StoreError", "SupervisorError", "TeamNotFoundError", "TemplateBuildError",
+    "TemplateNotFoundError", "UnpluggedError", "UnresponsiveError", "UnsupportedError",
+    "VersionMismatchError", "VolumeNotFoundError",
 ]  # fmt: skip
-
-
-class AtollError(Exception):
-    """Base of every error of this package.
-
-    Characters that a terminal would obey are spelled out in the message, since a guest may have written some.
-
-    Args:
-        message: What went wrong, and with which thing.
-        hint: What the reader can do about it; shown after the message. See ``atoll.remedies`` for its words.
-        sandbox_id: The sandbox concerned, if there is one.
-        retryable: Whether the same call, unchanged, may succeed later. None means what the class says.
-
-    Attributes:
-        code: Names the class in JSON. It never changes.
-        remedy: The hint as it was written, which each face shows in its own words.
-        retryable: Whether the same call, unchanged, may succeed later. It does not say that nothing was done:
-            after a DeadlineError something may have been.
-    """
-
-    code = "error"
-    retryable: bool = False
-
-    def __init__(
-        self,
-        message: str = "",
-        *,
-        hint: str | None = None,
-        sandbox_id: str | None = None,
-        retryable: bool | None = None,
-    ) -> None:
-        message = harmless(message)
-        super().__init__(message)
-        self.message = message
-        self.remedy = hint
-        self.sandbox_id = sandbox_id
-        if retryable is not None:
-            self.retryable = retryable
-
-    @property
-    def hint(self) -> str | None:
-        """What the reader can do about it, in words of the SDK."""
-        return self.hint_for("sdk")
-
-    def hint_for(self, face: Face) -> str | None:
-        """Return what the reader can do about it, in words of what the reader uses."""
-        return None if self.remedy is None else in_words_of(face, self.remedy)
-
-    def told_to(self, face: Face) -> str:
-        """Return the message with the hint, in words of what the reader uses."""
-        hint = self.hint_for(face)
-        return f"{self.message} ({hint})" if hint else self.message
-
-    def __str__(self) -> str:
-        return self.told_to("sdk")
 
 
 class InvalidSpecError(AtollError, ValueError):
@@ -362,54 +319,6 @@ class UnresponsiveError(DeadlineError):
     retryable = False
 
 
-class FileError(AtollError, OSError):
-    """An operation on a file inside the sandbox failed."""
-
-    code = "file_failed"
-    errno: int = errno.EIO
-
-
-class FileMissingError(FileError, FileNotFoundError):
-    """No file has that path."""
-
-    code = "file_missing"
-    errno: int = errno.ENOENT
-
-
-class FileTakenError(FileError, FileExistsError):
-    """Something else has that path already."""
-
-    code = "file_taken"
-    errno: int = errno.EEXIST
-
-
-class NotADirectoryInSandboxError(FileError, NotADirectoryError):
-    """The path, or a part of it, is not a directory."""
-
-    code = "not_a_directory"
-    errno: int = errno.ENOTDIR
-
-
-class IsADirectoryInSandboxError(FileError, IsADirectoryError):
-    """The path is a directory where a file is needed."""
-
-    code = "is_a_directory"
-    errno: int = errno.EISDIR
-
-
-class FileDeniedError(FileError, PermissionError):
-    """The user inside the sandbox may not do that."""
-
-    code = "file_denied"
-    errno: int = errno.EACCES
-
-
-class EditError(FileError):
-    """``files.edit`` did not find the old text exactly once. The file was not changed."""
-
-    code = "edit_failed"
-
-
 class NoSpaceError(AtollError, OSError):
     """A disk is full: one inside the sandbox, or the one under the home."""
 
@@ -421,6 +330,20 @@ class DamagedError(AtollError):
     """What is stored, a checkpoint or a database, differs from what was written: a disk failed, or it was changed."""
 
     code = "damaged"
+
+
+class StoreError(AtollError):
+    """The store of what is archived cannot be reached, or refuses. What is in it is as before."""
+
+    code = "store_failed"
+    retryable = True
+
+
+class StoreConflictError(StoreError):
+    """Another supervisor has changed the same record of the store in the meantime."""
+
+    code = "store_conflict"
+    retryable = False
 
 
 class AgentError(AtollError):
