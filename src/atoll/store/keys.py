@@ -78,7 +78,7 @@ class StoreKey:
         """The name of the owner's part of a store. It says nothing about the owner."""
         return self._derived(b"domain").hex()[: 2 * ID_BYTES]
 
-    def id_of(self, data: bytes) -> bytes:
+    def id_of(self, data: bytes | memoryview) -> bytes:
         """Return the id of a content: the same for equal ones of this owner, and unlike all others'."""
         digest = self._naming.copy()
         digest.update(data)

@@ -19,14 +19,13 @@ PAGE_BYTES = 4096
 PACK_BYTES = 16 << 20
 _UPLOADS = 4
 _READ_BYTES = 1 << 20
-_ZEROS = bytes(PIECE_MOST)
 
 
 @dataclass(eq=False)
 class _Frame:
     """A frame that is being filled, or was: then it has its id."""
 
-    parts: list[bytes] = field(default_factory=list)
+    parts: list[bytes | memoryview] = field(default_factory=list)
     pieces: list[tuple[bytes, int, int]] = field(default_factory=list)
     length: int = 0
     id: bytes = b""
@@ -83,7 +82,7 @@ class Writer:
     def write(self, data: bytes) -> Content:
         """Store bytes, in pieces of at most 1 MiB."""
         content = ContentWriter(self)
-        content.add([data[at : at + PIECE_MOST] for at in range(0, len(data), PIECE_MOST)])
+        content.add(data, PIECE_MOST)
         return content.finish()
 
     def write_file(self, descriptor: int, size: int, *, pages: bool = False) -> Content:
@@ -111,7 +110,7 @@ class Writer:
                 data = os.pread(descriptor, min(_READ_BYTES, end - at), at)
                 if not data:
                     raise StoreError(f"a file became shorter than {size} bytes while it was stored")
-                content.add([data[place : place + piece_bytes] for place in range(0, len(data), piece_bytes)])
+                content.add(data, piece_bytes)
                 at += len(data)
                 self._told(len(data))
         content.add_zeros(size - at)
@@ -138,11 +137,11 @@ class Writer:
             found[piece] = (frame, known.start, known.length)
         return found
 
-    def id_of(self, piece: bytes) -> bytes:
+    def id_of(self, piece: bytes | memoryview) -> bytes:
         """Return the id of a piece."""
         return self._key.id_of(piece)
 
-    def append(self, piece: bytes, data: bytes) -> tuple[_Frame, int, int]:
+    def append(self, piece: bytes, data: bytes | memoryview) -> tuple[_Frame, int, int]:
         """Store a piece that the store does not have."""
         if len(data) >= FRAME_BYTES:
             # a frame of its own, which a home that does not know its pieces finds again
@@ -164,7 +163,8 @@ class Writer:
             return
         data = b"".join(frame.parts)
         frame.parts = []
-        frame.id = self._key.id_of(data)
+        # The ids of its pieces stand for these: hashing all bytes again would take a quarter of the time.
+        frame.id = self._key.id_of(b"".join(piece for piece, *_ in frame.pieces))
         self._packed.append(frame)
         if not self._has(frame.id):
             self._pack.add(frame.id, data)
@@ -228,9 +228,14 @@ class ContentWriter:
         self._runs: list[tuple[_Frame | None, int, int]] = []
         self._size = 0
 
-    def add(self, pieces: Sequence[bytes]) -> None:
-        """Append pieces of at most 1 MiB."""
-        ids = [b"" if piece == _ZEROS[: len(piece)] else self._writer.id_of(piece) for piece in pieces]
+    def add(self, data: bytes, piece_bytes: int) -> None:
+        """Append bytes, in pieces of this length. The last one may be shorter."""
+        whole = memoryview(data)  # its slices are no copies
+        pieces = [whole[at : at + piece_bytes] for at in range(0, len(data), piece_bytes)]
+        ids = [
+            b"" if is_zero(data, at, len(piece)) else self._writer.id_of(piece)
+            for at, piece in zip(range(0, len(data), piece_bytes), pieces, strict=True)
+        ]
         known = self._writer.known([each for each in ids if each])
         for each, piece in zip(ids, pieces, strict=True):
             if not each:
@@ -269,6 +274,11 @@ class ContentWriter:
                 self._runs[-1] = (last, begins, so_far + length)
                 return
         self._runs.append((frame, start, length))
+
+
+def is_zero(data: bytes, start: int, length: int) -> bool:
+    """Whether a part of some bytes has nothing but zeros."""
+    return data[start] == 0 and data.count(0, start, start + length) == length
 
 
 def data_ranges(descriptor: int, size: int, step: int) -> Iterator[tuple[int, int]]:
