@@ -19,7 +19,9 @@ from atoll.guest import Program
 from atoll.protocol import span_attributes, span_name
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Span
+    from opentelemetry.trace import Span, SpanKind
+
+    from atoll.guest import ProcessEnd
 
 _OURS = "atoll"
 # The names that instrumented programs read a trace from.
@@ -46,6 +48,35 @@ class CallSpan:
 _NOTHING = CallSpan()
 
 
+@dataclass(eq=False)
+class ProcessSpan:
+    """The span of a program; without one, nothing. It says of the program what the agent does.
+
+    Attributes:
+        program: The program, with the trace in its variables.
+    """
+
+    program: Program
+    _span: Span | None = field(default=None, repr=False)
+
+    def started(self, pid: int) -> None:
+        """Note that the program runs."""
+        if self._span is not None:
+            self._span.set_attribute("process.pid", pid)
+            self._span.add_event("process.started")
+
+    def ended(self, end: ProcessEnd) -> None:
+        """Note how the program has ended."""
+        if self._span is None:
+            return
+        self._span.set_attribute("process.exit.code", end.exit_code)
+        if end.signal:
+            self._span.set_attribute("atoll.signal", end.signal)
+        if end.memory_kill is not None:
+            self._span.set_attribute("atoll.memory_kill", True)
+        self._span.add_event("process.ended")
+
+
 @contextlib.contextmanager
 def calling(method: str, path: str) -> Iterator[CallSpan]:
     """Have the span of a call to the supervisor or a server last as long as the context."""
@@ -57,20 +88,26 @@ def calling(method: str, path: str) -> Iterator[CallSpan]:
 
 
 @contextlib.contextmanager
-def running(sandbox_id: str, program: Program) -> Iterator[Program]:
-    """Have the span of a program last as long as the context, which is the program with the trace in its variables.
+def running(sandbox_id: str, program: Program) -> Iterator[ProcessSpan]:
+    """Have the spans of a call and of its program last as long as the context.
 
-    The span has no arguments: they may hold what nobody else is to read.
+    They have no arguments: these may hold what nobody else is to read.
     """
     if not _is_traced():
-        yield program
+        yield ProcessSpan(program)
         return
+    from opentelemetry.trace import SpanKind
+
     attributes = {"atoll.sandbox": sandbox_id}
     if program.argv:
         attributes["process.executable.name"] = program.argv[0].rpartition("/")[2]
-    with _recorded("exec", attributes):
+    # The program is told its span's id before it starts, so its span begins when the agent is asked to start it.
+    with (
+        _recorded("exec", attributes),
+        _recorded("process", {"atoll.sandbox": sandbox_id}, SpanKind.INTERNAL) as span,
+    ):
         traced = {_VARIABLES[name]: value for name, value in _carrier().items() if name in _VARIABLES}
-        yield msgspec.structs.replace(program, env={**traced, **program.env})
+        yield ProcessSpan(msgspec.structs.replace(program, env={**traced, **program.env}), span)
 
 
 def _is_traced() -> bool:
@@ -80,13 +117,13 @@ def _is_traced() -> bool:
 
 
 @contextlib.contextmanager
-def _recorded(name: str, attributes: Mapping[str, str]) -> Iterator[Span]:
+def _recorded(name: str, attributes: Mapping[str, str], kind: SpanKind | None = None) -> Iterator[Span]:
     from opentelemetry.trace import SpanKind, Status, StatusCode, get_tracer
 
     tracer = get_tracer(_OURS)
     with tracer.start_as_current_span(
         name,
-        kind=SpanKind.CLIENT,
+        kind=SpanKind.CLIENT if kind is None else kind,
         attributes=dict(attributes),
         record_exception=False,
         set_status_on_exception=False,

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from atoll.errors import NoSpaceError
-from atoll.guest import Program
+from atoll.guest import ProcessEnd, Program
 from atoll.sdk import _tracing
 
 
@@ -51,13 +51,42 @@ def test_a_program_finds_the_trace_in_its_variables_and_keeps_its_own(spans: InM
     program = Program(argv=("/bin/echo", "a secret"), env={"A": "1"})
     with _tracing.running("sb-1", program) as traced:
         pass
-    (span,) = spans.get_finished_spans()
-    assert traced.env["TRACEPARENT"].startswith(f"00-{_hex(span)}-")
-    assert traced.env["A"] == "1"
-    assert dict(span.attributes or {}) == {"atoll.sandbox": "sb-1", "process.executable.name": "echo"}
+    process, call = spans.get_finished_spans()
+    assert traced.program.env["TRACEPARENT"].startswith(f"00-{_hex(process)}-")
+    assert traced.program.env["A"] == "1"
+    assert dict(call.attributes or {}) == {"atoll.sandbox": "sb-1", "process.executable.name": "echo"}
     mine = Program(line="env", env={"TRACEPARENT": "mine"})
     with _tracing.running("sb-1", mine) as traced:
-        assert traced.env == {"TRACEPARENT": "mine"}
+        assert traced.program.env == {"TRACEPARENT": "mine"}
+
+
+def test_a_program_has_a_span_within_the_call_that_says_what_the_agent_said(
+    spans: InMemorySpanExporter,
+) -> None:
+    with _tracing.running("sb-1", Program(line="exit 3")) as traced:
+        traced.started(42)
+        traced.ended(ProcessEnd(exit_code=3))
+    process, call = spans.get_finished_spans()
+    assert (process.name, call.name) == ("process", "exec")
+    assert process.parent is not None
+    assert f"{process.parent.trace_id:032x}-{process.parent.span_id:016x}" == _hex(call)
+    assert dict(process.attributes or {}) == {
+        "atoll.sandbox": "sb-1",
+        "process.pid": 42,
+        "process.exit.code": 3,
+    }
+    assert [event.name for event in process.events] == ["process.started", "process.ended"]
+    assert process.status.is_ok
+
+
+def test_a_program_that_cannot_start_ends_both_spans_with_the_code_of_the_error(
+    spans: InMemorySpanExporter,
+) -> None:
+    with pytest.raises(NoSpaceError), _tracing.running("sb-1", Program(line="true")):
+        raise NoSpaceError("a secret text")
+    for span in spans.get_finished_spans():
+        assert (span.attributes or {})["error.type"] == NoSpaceError.code
+        assert "secret" not in span.to_json()
 
 
 def test_a_program_without_opentelemetry_gets_no_span(
@@ -66,7 +95,9 @@ def test_a_program_without_opentelemetry_gets_no_span(
     monkeypatch.delitem(sys.modules, "opentelemetry.trace")
     program = Program(line="true")
     with _tracing.calling("GET", "/v1/images") as span, _tracing.running("sb-1", program) as traced:
-        assert (span.headers, traced) == ((), program)
+        traced.started(1)
+        traced.ended(ProcessEnd(exit_code=0))
+        assert (span.headers, traced.program) == ((), program)
     assert not spans.get_finished_spans()
 
 

@@ -38,7 +38,7 @@ from atoll.sdk._deadline import Deadline, check_timeout
 from atoll.sdk._io_sync import Background, call, shielded
 from atoll.sdk._output import STREAM_OF, Decoder, Tail
 from atoll.sdk._telling import program_line
-from atoll.sdk._tracing import running
+from atoll.sdk._tracing import ProcessSpan, running
 from atoll.types import ExecResult, GuestPath, Output, TerminalSize
 from atoll.types.internal import check_kind, check_number, check_text, check_texts, path_text
 
@@ -243,13 +243,14 @@ def execute(
     agent: Agent, program: Program, collector: Collector, *, stdin: Stdin | None, timeout_s: float | None
 ) -> ExecResult:
     """Run a program to its end. An interrupted or cancelled caller, or one whose callback fails, kills it."""
-    with running(agent.sandbox_id, program) as traced:
-        return _run(agent, traced, collector, stdin, timeout_s)
+    with running(agent.sandbox_id, program) as span:
+        return _run(agent, span, collector, stdin, timeout_s)
 
 
 def _run(
-    agent: Agent, program: Program, collector: Collector, stdin: Stdin | None, timeout_s: float | None
+    agent: Agent, span: ProcessSpan, collector: Collector, stdin: Stdin | None, timeout_s: float | None
 ) -> ExecResult:
+    program = span.program
     deadline = Deadline(None if timeout_s is None else timeout_s + GRACE_S, silence_s=SILENCE_S)
     if stdin is not None:
         check_upload(stdin)
@@ -259,6 +260,7 @@ def _run(
         frames = Frames(agent.open(start_process(program, patience_ms=patience_ms), deadline))
         try:
             pid = started_from((frames.next()).payload)
+            span.started(pid)
             agent.tell(program_line(program))
             if stdin is None:
                 end = _follow(frames, collector)
@@ -277,6 +279,7 @@ def _run(
         if pid or not isinstance(error, AtollError):
             _kill(agent, pid, program.tag)
         raise
+    span.ended(end)
     result = collector.result(end, brief(program))
     check_end(end, result, repr(result.command), agent.sandbox_id, timeout_ms=program.timeout_ms)
     return result
