@@ -11,6 +11,7 @@ import (
 	"atoll/edge/limit"
 	"atoll/edge/models"
 	"atoll/edge/seen"
+	"atoll/edge/traces"
 	"atoll/policy"
 )
 
@@ -89,6 +90,7 @@ type Policy struct {
 	Canaries    []change.SecretText          `json:"canaries"`
 	Spent       []limit.Spent                `json:"spent"`
 	Models      *models.Access               `json:"models"` // nil: the sandbox has none
+	Spans       bool                         `json:"spans"`  // whether its owner exports them
 }
 
 // Ceiling has the rules of a sandbox's team, which bound its own. A team without one has a nil pointer.
@@ -162,6 +164,13 @@ type Seen struct {
 	Sandbox string       `json:"sandbox"`
 	At      float64      `json:"at"` // when the first of it was, in seconds since 1970
 	Entries []seen.Entry `json:"entries"`
+}
+
+// Spans reports requests that say to which trace they belong.
+type Spans struct {
+	Op      string        `json:"op"`
+	Sandbox string        `json:"sandbox"`
+	Spans   []traces.Span `json:"spans"`
 }
 
 // Spent reports the counts of limits.

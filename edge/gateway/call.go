@@ -70,6 +70,7 @@ func (g *Gateway) Serve(writer http.ResponseWriter, in *http.Request, caller Cal
 		return
 	}
 	c.body, c.free = body, sync.OnceFunc(done)
+	c.traceBody()
 	defer c.free()
 	if why := c.choose(); why != nil {
 		c.refuse(why)
@@ -90,6 +91,7 @@ func (c *call) refuse(why *refusal) {
 		panic(http.ErrAbortHandler)
 	}
 	c.caller.Note(policy.Deny, c.in.Method, c.in.URL.EscapedPath(), why.message)
+	c.traceRefusal(why)
 	dialect := c.target.Dialect
 	if dialect == "" && strings.HasPrefix(c.in.URL.Path, "/"+string(models.Anthropic)) {
 		dialect = models.Anthropic
@@ -171,6 +173,7 @@ func (c *call) choose() *refusal {
 		return malformed(err)
 	}
 	c.ask = ask
+	c.traceAsk()
 	if c.candidates, err = c.offer.Choose(c.access, c.target, ask.Model); err != nil {
 		why := notAllowed(err)
 		why.message += ": " + ask.Model

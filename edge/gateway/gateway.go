@@ -11,6 +11,7 @@ import (
 	"atoll/edge/change"
 	"atoll/edge/control"
 	"atoll/edge/models"
+	"atoll/edge/traces"
 )
 
 // Gateway is that of all sandboxes.
@@ -64,6 +65,8 @@ type Caller interface {
 	Reach(provider *models.Provider) (way http.RoundTripper, done func())
 	// Read reads a body of at most so many bytes. Done is called when it is used no more.
 	Read(ctx context.Context, most int64) (body []byte, done func(), err error)
+	// Span gets what the owner's trace says of the request; nil: it belongs to none.
+	Span() *traces.Span
 	// Note tells what became of a request.
 	Note(action, method, path, reason string)
 }

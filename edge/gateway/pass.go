@@ -211,6 +211,7 @@ func (c *call) settle(sent *attempt, answer *answer, ending string) {
 	if answer != nil {
 		bill.Status = answer.status
 	}
+	c.traceBill(bill, sent.candidate.Provider.Kind)
 	c.gateway.Ledger.Settle(c.hold, cost, bill)
 	c.hold = nil
 }

@@ -6,6 +6,8 @@ import "net/http"
 type answer struct {
 	http.ResponseWriter
 	begun  bool
+	status int         // 0: it has not begun
+	bytes  int64       // of its body
 	last   func() bool // whether the guest's connection is to end with it
 	isLast bool
 }
@@ -13,7 +15,7 @@ type answer struct {
 // WriteHeader begins the response.
 func (a *answer) WriteHeader(status int) {
 	if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
-		a.begun = true
+		a.begun, a.status = true, status
 		for _, name := range []string{"Date", "Content-Type"} {
 			if _, ok := a.Header()[name]; !ok {
 				a.Header()[name] = nil
@@ -25,6 +27,13 @@ func (a *answer) WriteHeader(status int) {
 		}
 	}
 	a.ResponseWriter.WriteHeader(status)
+}
+
+// Write passes on a piece of the body.
+func (a *answer) Write(piece []byte) (int, error) {
+	count, err := a.ResponseWriter.Write(piece)
+	a.bytes += int64(count)
+	return count, err
 }
 
 // Unwrap is for http.ResponseController.

@@ -51,7 +51,7 @@ type Edge struct {
 	sandboxes map[string]*sandbox
 	lobby     lobby
 	// Of sandboxes that are forgotten.
-	last  []control.Spent
+	last  []any
 	ended []control.AskEnd
 }
 

@@ -46,6 +46,9 @@ type exchange struct {
 	refusal *refusal
 	isCut   bool // the rest of the request's body is not read
 	isOver  bool
+
+	code    string // of the refusal that was the answer
+	isWhole bool   // the handler has not panicked
 }
 
 type exchangeKey struct{}
@@ -53,6 +56,9 @@ type exchangeKey struct{}
 // serve handles one request.
 func (c *connection) serve(writer http.ResponseWriter, in *http.Request) {
 	x := &exchange{connection: c, answer: &answer{ResponseWriter: writer}}
+	if span := c.spanOf(in); span != nil {
+		defer func() { c.sandbox.spans.End(x.traced(span)) }()
+	}
 	select {
 	case c.sandbox.slots <- struct{}{}:
 		defer func() { <-c.sandbox.slots }()
@@ -78,6 +84,7 @@ func (c *connection) serve(writer http.ResponseWriter, in *http.Request) {
 	defer x.body.release()
 	defer c.finish(x)
 	x.run()
+	x.isWhole = true
 	if x.over(false) && in.ProtoMajor == 1 && x.answer.begun && !x.answer.isLast {
 		// The connection ends, after the answer has reached the guest.
 		_ = http.NewResponseController(x.answer).Flush()
@@ -235,6 +242,7 @@ func (x *exchange) refuse(why *refusal) {
 		x.cut()
 	}
 	x.mu.Unlock()
+	x.code = why.code
 	why.write(x.answer, x.in, x.connection.host(), x.path())
 	if x.in.ProtoMajor == 2 && !policy.IsGRPC(x.in.Header) && x.in.Header.Get("Expect") == "" {
 		x.linger()

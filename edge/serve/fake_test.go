@@ -32,6 +32,7 @@ import (
 	"atoll/edge/control"
 	"atoll/edge/leaf"
 	"atoll/edge/seen"
+	"atoll/edge/traces"
 )
 
 // TestMain has more tests run at once than there are processors, as most of them wait.
@@ -60,6 +61,7 @@ type world struct {
 	entries   []seen.Entry
 	at        []float64 // when those of a message were
 	spent     []control.Spent
+	spans     []traces.Span
 	asked     heard
 	purse     purse
 	count     int
@@ -157,6 +159,8 @@ func (w *world) Send(message any) error {
 		w.entries, w.at = append(w.entries, told.Entries...), append(w.at, told.At)
 	case control.Spent:
 		w.spent = append(w.spent, told)
+	case control.Spans:
+		w.spans = append(w.spans, told.Spans...)
 	case control.Need, control.Billed, control.Returned:
 		w.purse.hear(w.edge, told)
 	default:

@@ -11,7 +11,8 @@ import (
 type input struct {
 	io.ReadCloser
 	ended atomic.Bool // it was read to its end
-	mu    sync.Mutex  // held by who reads
+	bytes atomic.Int64
+	mu    sync.Mutex // held by who reads
 	left  bool
 }
 
@@ -29,6 +30,7 @@ func (i *input) Read(into []byte) (int, error) {
 		return 0, http.ErrBodyReadAfterClose
 	}
 	count, err := i.ReadCloser.Read(into)
+	i.bytes.Add(int64(count))
 	if err == io.EOF {
 		i.ended.Store(true)
 	}

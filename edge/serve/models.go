@@ -9,6 +9,7 @@ import (
 	"atoll/channel"
 	"atoll/edge/control"
 	"atoll/edge/models"
+	"atoll/edge/traces"
 	"atoll/policy"
 )
 
@@ -36,7 +37,10 @@ func (c *connection) serveModels(writer http.ResponseWriter, in *http.Request) {
 	defer cancel(nil)
 	defer context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })()
 	in = in.WithContext(ctx)
-	by := &caller{connection: c, in: in, writer: writer}
+	by, reply := &caller{connection: c, in: in, writer: writer, span: c.spanOf(in)}, &answer{ResponseWriter: writer}
+	if by.span != nil {
+		defer func() { c.sandbox.spans.End(tracedModel(by.span, reply)) }()
+	}
 	select {
 	case c.sandbox.slots <- struct{}{}:
 		defer func() { <-c.sandbox.slots }()
@@ -46,7 +50,7 @@ func (c *connection) serveModels(writer http.ResponseWriter, in *http.Request) {
 	if host := policy.PlainHost(hostOf(in.Host)); host != policy.ModelsName {
 		by.refused = errOtherHost
 	}
-	c.sandbox.edge.models.Serve(&answer{ResponseWriter: writer}, in, by)
+	c.sandbox.edge.models.Serve(reply, in, by)
 }
 
 // hostOf is a host without its port.
@@ -67,11 +71,15 @@ type caller struct {
 	connection *connection
 	in         *http.Request
 	writer     http.ResponseWriter
-	refused    error // why it must not go on; nil: it may
+	refused    error        // why it must not go on; nil: it may
+	span       *traces.Span // nil: its owner exports none, or it belongs to no trace
 }
 
 // Sandbox is of gateway.Caller, as the others.
 func (c *caller) Sandbox() string { return c.connection.sandbox.id }
+
+// Span is what its owner hears of the request.
+func (c *caller) Span() *traces.Span { return c.span }
 
 // Access waits for the policy if it is being changed.
 func (c *caller) Access(ctx context.Context) (*models.Access, error) {

@@ -17,6 +17,7 @@ import (
 	"atoll/edge/limit"
 	"atoll/edge/models"
 	"atoll/edge/seen"
+	"atoll/edge/traces"
 	"atoll/policy"
 )
 
@@ -37,6 +38,7 @@ type set struct {
 	canaries *forms.Finder
 	spent    []limit.Spent
 	models   *models.Access // nil: it has none
+	spans    bool           // whether the owner exports them
 }
 
 func readPolicy(version int64, file *os.File) (*set, error) {
@@ -60,6 +62,7 @@ func readPolicy(version int64, file *os.File) (*set, error) {
 		version: version, rules: rules, observe: content.Observe, ceiling: ceiling,
 		secrets: change.NewSecrets(content.Secrets, content.Bound), canaries: forms.NewFinder(canaries),
 		spent: content.Spent, models: content.Models,
+		spans: content.Spans,
 	}, nil
 }
 
@@ -89,6 +92,7 @@ type sandbox struct {
 	pool   *pool
 	meters limit.Table
 	seen   seen.Counter
+	spans  traces.Keeper
 	since  atomic.Int64 // when the first of it was, in milliseconds since 1970; 0: nothing was
 	bodies *budget
 	slots  chan struct{}
@@ -236,7 +240,7 @@ func (s *sandbox) forget() {
 	for _, each := range open {
 		each.end(errors.New("the sandbox is forgotten"))
 	}
-	s.edge.bury(s.takeSpent(), s.asks.close())
+	s.edge.bury(append(s.takeSpent(), s.takeSpans()...), s.asks.close())
 	s.pool.kill()
 	if last != nil {
 		last.secrets.Wipe()

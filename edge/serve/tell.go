@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"atoll/edge/control"
@@ -12,7 +13,8 @@ import (
 )
 
 const (
-	seenTogether = 20 // each has at most 1 KiB of path and of reason, and JSON may double it
+	spansTogether = 10 // each has at most 3 KiB, since JSON may take six bytes for one
+	seenTogether  = 20 // each has at most 1 KiB of path and of reason, and JSON may double it
 	// The most bytes of counts in one message. One rule has at most 16 KiB.
 	spentTogether = 40 << 10
 	// How many messages about sandboxes that are forgotten wait for an owner that does not read.
@@ -101,7 +103,7 @@ func (e *Edge) tellAlarms(to Owner) error {
 	return nil
 }
 
-// TellSeen sends the decisions so far, of which the later ones of a second otherwise wait.
+// TellSeen sends the decisions and the spans so far, of which the later ones of a second otherwise wait.
 func (e *Edge) TellSeen(to Owner) error {
 	e.telling.Lock()
 	defer e.telling.Unlock()
@@ -113,6 +115,11 @@ func (e *Edge) TellSeen(to Owner) error {
 				return err
 			}
 			entries = entries[count:]
+		}
+		for _, message := range each.takeSpans() {
+			if err := to.Send(message); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -151,7 +158,7 @@ func (e *Edge) claimed() []*sandbox {
 }
 
 // bury has the last words of a sandbox told that is forgotten.
-func (e *Edge) bury(messages []control.Spent, ended []control.AskEnd) {
+func (e *Edge) bury(messages []any, ended []control.AskEnd) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.last)+len(messages) <= lastMost {
@@ -208,8 +215,8 @@ func (s *sandbox) takeSeen() (float64, []seen.Entry) {
 }
 
 // takeSpent gives the counts of limits, in messages of bounded length.
-func (s *sandbox) takeSpent() []control.Spent {
-	var messages []control.Spent
+func (s *sandbox) takeSpent() []any {
+	var messages []any
 	var together []limit.Told
 	size := 0
 	for _, each := range s.meters.Take() {
@@ -223,6 +230,15 @@ func (s *sandbox) takeSpent() []control.Spent {
 	}
 	if len(together) > 0 {
 		messages = append(messages, control.Spent{Op: "spent", Sandbox: s.id, Spent: together})
+	}
+	return messages
+}
+
+// takeSpans gives the spans, in messages of bounded length.
+func (s *sandbox) takeSpans() []any {
+	var messages []any
+	for together := range slices.Chunk(s.spans.Take(), spansTogether) {
+		messages = append(messages, control.Spans{Op: "spans", Sandbox: s.id, Spans: together})
 	}
 	return messages
 }
