@@ -36,6 +36,12 @@ class _Keeping(BaseHTTPRequestHandler):
         self.send_header("content-length", "0")
         self.end_headers()
 
+    def do_GET(self) -> None:
+        """Answer who only looks whether it is there."""
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base's
         """Say nothing."""
 

@@ -9,6 +9,7 @@ from atoll.network.addresses import (
     PREFIX_BITS,
 )
 from atoll.network.counts import Counts
+from atoll.network.edge_spans import EdgeSpan, ModelSpan
 from atoll.network.edge_talk import EdgeProgram
 from atoll.network.flows import Flow
 from atoll.network.held import HeldRequest
@@ -47,6 +48,7 @@ __all__ = [
     "Billed",
     "Counts",
     "EdgeProgram",
+    "EdgeSpan",
     "Flow",
     "Grant",
     "HeldRequest",
@@ -58,6 +60,7 @@ __all__ = [
     "ModelListener",
     "ModelMessage",
     "ModelRights",
+    "ModelSpan",
     "ModelTalk",
     "ModelUsage",
     "Need",

@@ -21,6 +21,7 @@ from atoll.host import LeftProgram, Program
 from atoll.network.carried import CarriedGuest
 from atoll.network.channel import Message
 from atoll.network.counts import Counts
+from atoll.network.edge_spans import SpanTalk
 from atoll.network.edge_talk import EdgeProgram, EdgeTalk
 from atoll.network.hearing import Hearing
 from atoll.network.held import OPS, HeldTalk
@@ -119,6 +120,7 @@ class Inspection:
     Attributes:
         held: What it says of requests that it holds until somebody has answered.
         models: What it knows and says of models.
+        spans: What it says of requests that belong to a trace.
     """
 
     def __init__(self, program: EdgeProgram, relay: Relay, counts: Counts | None = None) -> None:
@@ -141,6 +143,7 @@ class Inspection:
         self._judging: dict[int, asyncio.Future[Message]] = {}
         self.held = HeldTalk()
         self.models = ModelTalk()
+        self.spans = SpanTalk()
 
     async def start(self) -> None:
         """Take over the edge of an earlier supervisor, if one runs. Call it before any sandbox is adopted."""
@@ -301,7 +304,7 @@ class Inspection:
     def _push(self, inspected: Inspected) -> None:
         message = {"op": "policy", "sandbox": inspected.sandbox_id, "version": inspected.version}
         document = inspected.grant.document() if inspected.grant else {}
-        document["spent"] = inspected.spending.document()
+        document |= {"spent": inspected.spending.document(), "spans": self.spans.is_wanted}
         try:
             self._require().send_document(message, document)
         except OSError as error:
@@ -384,6 +387,8 @@ class Inspection:
             self._counts.add(message["sandbox"], converted(message["spent"], list[Spent]))
         elif op in MODEL_OPS:
             self.models.handle(message)
+        elif op == "spans":  # likewise
+            self.spans.handle(message)
         elif op in OPS:  # how one ended matters also when its sandbox is gone
             known = self._inspected.get(message["sandbox"])
             rules = known.grant.policy.rules if known is not None and known.grant is not None else ()

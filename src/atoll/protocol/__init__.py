@@ -97,7 +97,7 @@ from atoll.protocol.told import (
     ToldLine,
     ToldRequest,
 )
-from atoll.protocol.traces import TRACE_HEADERS, span_attributes, span_name
+from atoll.protocol.traces import TRACE_HEADERS, span_attributes, span_name, trace_of
 
 __all__ = [
     "TOKEN_USAGE",
@@ -198,4 +198,5 @@ __all__ = [
     "shortage_of",
     "span_attributes",
     "span_name",
+    "trace_of",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -29,6 +29,7 @@ class ToldLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         bytes: The size of what was copied.
         sha256: The hash of it; None if it was a directory.
         user: Whose rights applied; None is the sandbox's default user.
+        trace: The id of the trace that the program was given; None if it was given none. The log has it not.
     """
 
     act: ToldAct
@@ -39,6 +40,7 @@ class ToldLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bytes: int | None = None
     sha256: str | None = None
     user: str | None = None
+    trace: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")] | None = None
 
 
 class ToldRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

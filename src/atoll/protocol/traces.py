@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 # Of W3C Trace Context, which OpenTelemetry speaks.
 TRACE_HEADERS = ("traceparent", "tracestate")
+_TRACEPARENT = re.compile(r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+def trace_of(traceparent: str) -> str | None:
+    """The id of the trace that a header ``traceparent`` names; None if it names none."""
+    found = _TRACEPARENT.fullmatch(traceparent)
+    return None if found is None else found[1]
 
 
 def span_name(method: str, path: str) -> str:

@@ -22,7 +22,7 @@ from atoll.errors import (
     QuotaError,
     SupervisorError,
 )
-from atoll.protocol import TOLD_CHARACTERS, TOLD_LINES_MOST, ToldAct, ToldLine, ToldRequest
+from atoll.protocol import TOLD_CHARACTERS, TOLD_LINES_MOST, ToldAct, ToldLine, ToldRequest, trace_of
 from atoll.sdk._caller import CALLS_FOR, caller
 from atoll.sdk._holding import api_of
 
@@ -291,6 +291,7 @@ def program_line(program: Program) -> ToldLine:
         argv=tuple(part[:TOLD_CHARACTERS] for part in (program.argv or ())[:_ARGUMENTS_MOST]),
         line=None if program.line is None else program.line[:TOLD_CHARACTERS],
         user=program.user,
+        trace=trace_of(program.env.get("TRACEPARENT", "")),
     )
 
 

@@ -8,6 +8,7 @@ import logging
 import os
 import resource
 import signal
+import time
 from pathlib import Path
 
 from atoll.engines import Engine, OwnDisk, can, engine_kind
@@ -44,6 +45,7 @@ from atoll.secrets import home_authority
 from atoll.snapshots import ImageRoots, Layers
 from atoll.supervisor.api import ApiServer
 from atoll.supervisor.assembly import Rooms
+from atoll.supervisor.lifecycle.egress_spans import EgressSpans
 from atoll.supervisor.lifecycle.package_registries import PackageRegistries
 from atoll.supervisor.own_exit import may_end_holder
 from atoll.supervisor.routes import make_api
@@ -53,7 +55,7 @@ from atoll.supervisor.stopping import Stopping
 from atoll.supervisor.storage.binaries import Programs, engines_by_version
 from atoll.supervisor.storage.trust import host_bundle
 from atoll.supervisor.system import System
-from atoll.supervisor.tracing import tracing_to
+from atoll.supervisor.tracing import Tracing, tracing_to
 
 _HOLDER_LOOK_S = 1.0
 # Users of their own for the relay and the edge, which then can neither signal nor read the home's processes
@@ -77,6 +79,8 @@ async def serve(home: Home, settings: Settings, disks: DiskKind, *, complete: bo
     rooms = _real_rooms(home, settings, disks, complete)
     system = System(home, settings, rooms)
     app, tracing = make_api(system, stopping), tracing_to(settings.otel_endpoint)
+    if tracing is not None:
+        _trace_egress(tracing, system, rooms)
     api = ApiServer(home.api_socket, tracing.around(app) if tracing else app)
     await system.start()
     api.start()
@@ -93,15 +97,23 @@ async def serve(home: Home, settings: Settings, disks: DiskKind, *, complete: bo
         system.asks.close()
         system.alerts.close()
         await api.aclose()
-        if tracing is not None:
-            await asyncio.to_thread(tracing.close)
         if stopping.asleep:
             await system.fall_asleep()
         await system.aclose()
+        if tracing is not None:  # the edge has told its last
+            await asyncio.to_thread(tracing.close)
         if rooms.cgroups is not None:
             rooms.cgroups.remove()
     _log.info("supervisor %s ends", os.getpid())
     return may_end_holder(sandbox.row.state for sandbox in system.inventory.sandboxes())
+
+
+def _trace_egress(tracing: Tracing, system: System, rooms: Rooms) -> None:
+    """Send spans of requests that the edge judges. Call it before the edge gets any policy."""
+    if rooms.inspection is not None:
+        spans = EgressSpans(tracing.record, time.monotonic)
+        rooms.inspection.spans.listener = spans.heard
+        system.client_lines.traced = spans.told
 
 
 async def _keep_holder(home: Home, rooms: Rooms) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from atoll.protocol import span_attributes, span_name
+from atoll.protocol import span_attributes, span_name, trace_of
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,22 @@ from atoll.protocol import span_attributes, span_name
 )
 def test_requests_of_one_kind_share_a_name(path: str, name: str) -> None:
     assert span_name("POST", path) == name
+
+
+@pytest.mark.parametrize(
+    ("header", "trace"),
+    [
+        ("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "0af7651916cd43dd8448eb211c80319c"),
+        ("", None),
+        ("01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", None),
+        ("00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01", None),
+        ("00-00000000000000000000000000000000-b7ad6b7169203331-01", None),
+        ("00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01", None),
+        ("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\n", None),
+    ],
+)
+def test_a_header_names_a_trace_only_as_the_standard_writes_it(header: str, trace: str | None) -> None:
+    assert trace_of(header) == trace
 
 
 def test_a_span_says_which_sandbox_it_concerns_and_no_query() -> None:

@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from atoll.errors import NoSpaceError
 from atoll.guest import ProcessEnd, Program
 from atoll.sdk import _tracing
+from atoll.sdk._telling import program_line
 
 
 @pytest.fixture
@@ -87,6 +88,14 @@ def test_a_program_that_cannot_start_ends_both_spans_with_the_code_of_the_error(
     for span in spans.get_finished_spans():
         assert (span.attributes or {})["error.type"] == NoSpaceError.code
         assert "secret" not in span.to_json()
+
+
+def test_the_supervisor_hears_which_trace_a_program_was_given() -> None:
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    env = {"TRACEPARENT": f"00-{trace}-b7ad6b7169203331-01"}
+    assert program_line(Program(line="true", env=env)).trace == trace
+    assert program_line(Program(line="true", env={"TRACEPARENT": "mine"})).trace is None
+    assert program_line(Program(line="true")).trace is None
 
 
 def test_a_program_without_opentelemetry_gets_no_span(

@@ -51,12 +51,16 @@ class ClientLines:
     Args:
         boot_s: A clock that never jumps.
         wanted: Whether to note anything.
+
+    Attributes:
+        traced: Called with the id of a sandbox, and with the id of a trace that a program in it was given.
     """
 
     acts: Acts
     secrets: Secrets
     boot_s: Callable[[], float]
     wanted: bool = True
+    traced: Callable[[str, str], None] | None = field(default=None, init=False)
     _masks: dict[str | None, Mask] = field(default_factory=dict, init=False)
     _changes: int = field(default=0, init=False)
     _of_sandboxes: WeakKeyDictionary[Sandbox, _Bound] = field(default_factory=WeakKeyDictionary, init=False)
@@ -71,12 +75,15 @@ class ClientLines:
         Raises:
             InvalidSpecError: These are too many lines at once.
         """
-        if not self.wanted:
-            return
         if len(told.lines) > TOLD_LINES_MOST:
             raise InvalidSpecError(
                 f"these are {len(told.lines)} lines", hint=f"tell {TOLD_LINES_MOST} at once"
             )
+        if self.traced is not None:
+            for trace in {line.trace for line in told.lines if line.trace is not None}:
+                self.traced(sandbox.row.sandbox_id, trace)
+        if not self.wanted:
+            return
         mask = await self._mask(sandbox.row.team)
         bound = self._bound(sandbox)
         bound.more += min(max(0, told.dropped), _NUMBER_MOST - 1 - bound.more)
