@@ -38,6 +38,7 @@ def test_a_trace_reaches_the_supervisor_the_command_and_its_requests(
                     other=OTHER, parent="b7ad6b7169203331", host=HOST_NAME, port=collector.server_port
                 )
                 inside = sandbox.run(ask).stdout
+                sandbox.processes.start("true").wait()
                 until(lambda: "egress GET" in _names(collector))
         found = f"{span.get_span_context().trace_id:032x}"
         wanted = {"POST sandboxes", "egress GET", "DELETE sandboxes"}
@@ -53,6 +54,8 @@ def test_a_trace_reaches_the_supervisor_the_command_and_its_requests(
         assert process.parent is not None
         assert own[f"{process.parent.span_id:016x}"].name == "exec"
         assert inside.split()[0].split("-")[1:3] == [found, sent.parent_span_id.hex()]
+        start = next(each for each in own.values() if each.name == "start")
+        assert (start.attributes or {})["process.pid"]
         values = {each.key: each.value.string_value or each.value.int_value for each in sent.attributes}
         assert (values["atoll.egress.rule"], values["http.response.status_code"]) == ("reads", 200)
 

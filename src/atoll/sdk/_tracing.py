@@ -98,16 +98,34 @@ def running(sandbox_id: str, program: Program) -> Iterator[ProcessSpan]:
         return
     from opentelemetry.trace import SpanKind
 
+    # The program is told its span's id before it starts, so its span begins when the agent is asked to start it.
+    with (
+        _recorded("exec", _attributes(sandbox_id, program)),
+        _recorded("process", {"atoll.sandbox": sandbox_id}, SpanKind.INTERNAL) as span,
+    ):
+        yield ProcessSpan(_told_of_trace(program), span)
+
+
+@contextlib.contextmanager
+def starting(sandbox_id: str, program: Program) -> Iterator[ProcessSpan]:
+    """Have the span of the start of a program last as long as the context. The program may run on after it."""
+    if not _is_traced():
+        yield ProcessSpan(program)
+        return
+    with _recorded("start", _attributes(sandbox_id, program)) as span:
+        yield ProcessSpan(_told_of_trace(program), span)
+
+
+def _attributes(sandbox_id: str, program: Program) -> dict[str, str]:
     attributes = {"atoll.sandbox": sandbox_id}
     if program.argv:
         attributes["process.executable.name"] = program.argv[0].rpartition("/")[2]
-    # The program is told its span's id before it starts, so its span begins when the agent is asked to start it.
-    with (
-        _recorded("exec", attributes),
-        _recorded("process", {"atoll.sandbox": sandbox_id}, SpanKind.INTERNAL) as span,
-    ):
-        traced = {_VARIABLES[name]: value for name, value in _carrier().items() if name in _VARIABLES}
-        yield ProcessSpan(msgspec.structs.replace(program, env={**traced, **program.env}), span)
+    return attributes
+
+
+def _told_of_trace(program: Program) -> Program:
+    traced = {_VARIABLES[name]: value for name, value in _carrier().items() if name in _VARIABLES}
+    return msgspec.structs.replace(program, env={**traced, **program.env})
 
 
 def _is_traced() -> bool:

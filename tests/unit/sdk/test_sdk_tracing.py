@@ -80,6 +80,19 @@ def test_a_program_has_a_span_within_the_call_that_says_what_the_agent_said(
     assert process.status.is_ok
 
 
+def test_the_start_of_a_program_that_runs_on_is_a_span_that_ends_with_it(spans: InMemorySpanExporter) -> None:
+    with _tracing.starting("sb-1", Program(argv=("/bin/sleep", "9"), env={"A": "1"})) as traced:
+        traced.started(42)
+    (span,) = spans.get_finished_spans()
+    assert span.name == "start"
+    assert traced.program.env["TRACEPARENT"].startswith(f"00-{_hex(span)}-")
+    assert dict(span.attributes or {}) == {
+        "atoll.sandbox": "sb-1",
+        "process.executable.name": "sleep",
+        "process.pid": 42,
+    }
+
+
 def test_a_program_that_cannot_start_ends_both_spans_with_the_code_of_the_error(
     spans: InMemorySpanExporter,
 ) -> None:
@@ -107,6 +120,8 @@ def test_a_program_without_opentelemetry_gets_no_span(
         traced.started(1)
         traced.ended(ProcessEnd(exit_code=0))
         assert (span.headers, traced.program) == ((), program)
+    with _tracing.starting("sb-1", program) as traced:
+        assert traced.program is program
     assert not spans.get_finished_spans()
 
 

@@ -31,6 +31,7 @@ from atoll.sdk._bytes import as_bytes, check_upload, sliced
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._output import STREAM_OF, Decoder
 from atoll.sdk._telling import program_line
+from atoll.sdk._tracing import ProcessSpan, starting
 from atoll.types import ExecResult, Output
 from atoll.types.internal import check_number
 
@@ -220,6 +221,12 @@ def _stdin_explained() -> Iterator[None]:
 
 async def started(agent: AsyncAgent, program: Program, *, stream: bool) -> AsyncProcess:
     """Start a program. With ``stream``, follow its output from the first byte."""
+    with starting(agent.sandbox_id, program) as span:
+        return await _started(agent, span, stream)
+
+
+async def _started(agent: AsyncAgent, span: ProcessSpan, stream: bool) -> AsyncProcess:
+    program = span.program
     deadline = Deadline(None, silence_s=silence_of(program))
     frames = AsyncFrames(await agent.open(start_process(program), deadline))
     try:
@@ -227,6 +234,7 @@ async def started(agent: AsyncAgent, program: Program, *, stream: bool) -> Async
     except BaseException:
         frames.close()
         raise
+    span.started(pid)
     agent.tell(program_line(program))
     if stream:
         return AsyncProcess(agent, pid, frames, program=program)

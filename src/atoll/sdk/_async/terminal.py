@@ -21,6 +21,7 @@ from atoll.sdk._async.programs import check_end, kill_quietly
 from atoll.sdk._bytes import as_bytes
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._telling import program_line
+from atoll.sdk._tracing import ProcessSpan, starting
 from atoll.types import ExecResult, TerminalSize
 from atoll.types.internal import check_kind, check_number
 
@@ -144,9 +145,16 @@ class AsyncTerminal:
 
 async def opened(agent: AsyncAgent, program: Program) -> AsyncTerminal:
     """Start a program on a terminal."""
+    with starting(agent.sandbox_id, program) as span:
+        return await _opened(agent, span)
+
+
+async def _opened(agent: AsyncAgent, span: ProcessSpan) -> AsyncTerminal:
+    program = span.program
     frames = AsyncFrames(await agent.open(start_process(program), Deadline(None, silence_s=SILENCE_S)))
     try:
         terminal = AsyncTerminal(agent, started_from((await frames.next()).payload), frames)
+        span.started(terminal.pid)
         agent.tell(program_line(program))
         return terminal
     except BaseException:

@@ -32,6 +32,7 @@ from atoll.sdk._bytes import as_bytes, check_upload, sliced
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._output import STREAM_OF, Decoder
 from atoll.sdk._telling import program_line
+from atoll.sdk._tracing import ProcessSpan, starting
 from atoll.types import ExecResult, Output
 from atoll.types.internal import check_number
 
@@ -221,6 +222,12 @@ def _stdin_explained() -> Iterator[None]:
 
 def started(agent: Agent, program: Program, *, stream: bool) -> Process:
     """Start a program. With ``stream``, follow its output from the first byte."""
+    with starting(agent.sandbox_id, program) as span:
+        return _started(agent, span, stream)
+
+
+def _started(agent: Agent, span: ProcessSpan, stream: bool) -> Process:
+    program = span.program
     deadline = Deadline(None, silence_s=silence_of(program))
     frames = Frames(agent.open(start_process(program), deadline))
     try:
@@ -228,6 +235,7 @@ def started(agent: Agent, program: Program, *, stream: bool) -> Process:
     except BaseException:
         frames.close()
         raise
+    span.started(pid)
     agent.tell(program_line(program))
     if stream:
         return Process(agent, pid, frames, program=program)

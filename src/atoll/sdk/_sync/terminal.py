@@ -22,6 +22,7 @@ from atoll.sdk._sync.programs import check_end, kill_quietly
 from atoll.sdk._bytes import as_bytes
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._telling import program_line
+from atoll.sdk._tracing import ProcessSpan, starting
 from atoll.types import ExecResult, TerminalSize
 from atoll.types.internal import check_kind, check_number
 
@@ -145,9 +146,16 @@ class Terminal:
 
 def opened(agent: Agent, program: Program) -> Terminal:
     """Start a program on a terminal."""
+    with starting(agent.sandbox_id, program) as span:
+        return _opened(agent, span)
+
+
+def _opened(agent: Agent, span: ProcessSpan) -> Terminal:
+    program = span.program
     frames = Frames(agent.open(start_process(program), Deadline(None, silence_s=SILENCE_S)))
     try:
         terminal = Terminal(agent, started_from((frames.next()).payload), frames)
+        span.started(terminal.pid)
         agent.tell(program_line(program))
         return terminal
     except BaseException:
