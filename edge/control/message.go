@@ -16,7 +16,7 @@ import (
 )
 
 // Protocol is the version of the messages.
-const Protocol = 2
+const Protocol = 3
 
 // Message is a message of the supervisor or the relay.
 type Message struct {
@@ -35,6 +35,7 @@ type Message struct {
 	Protocol   int    `json:"protocol"`
 	Pair       string `json:"pair"`   // the supervisor's name for the channel to a relay
 	Config     string `json:"config"` // its name for the authority of a configuration
+	Late       bool   `json:"late"`   // it cannot write what it is told
 
 	// Of an answer to an ask.
 	Ask    string  `json:"ask"`
@@ -162,7 +163,6 @@ type Judged struct {
 type Seen struct {
 	Op      string       `json:"op"`
 	Sandbox string       `json:"sandbox"`
-	At      float64      `json:"at"` // when the first of it was, in seconds since 1970
 	Entries []seen.Entry `json:"entries"`
 }
 

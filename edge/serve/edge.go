@@ -17,6 +17,7 @@ import (
 	"atoll/edge/control"
 	"atoll/edge/gateway"
 	"atoll/edge/leaf"
+	"atoll/edge/seen"
 )
 
 const (
@@ -46,13 +47,16 @@ type Edge struct {
 
 	models  *gateway.Gateway
 	telling sync.Mutex // held during a report of decisions, or of the counts of limits
+	room    *seen.Room
+	late    atomic.Bool // the owner cannot write what it takes, and nothing may be decided meanwhile
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox
 	lobby     lobby
 	// Of sandboxes that are forgotten.
-	last  []any
-	ended []control.AskEnd
+	last   []any
+	ended  []control.AskEnd
+	buried []*sandbox // whose decisions are not all told
 }
 
 // New makes an edge of its configuration.
@@ -65,7 +69,7 @@ func New(config control.Config) (*Edge, error) {
 	edge := &Edge{
 		authority: authority, queue: newQueue(), news: make(chan struct{}, 1),
 		alarms: make(chan struct{}, 1), asking: make(chan struct{}, 1), sandboxes: map[string]*sandbox{},
-		models: gateway.New(),
+		models: gateway.New(), room: seen.NewRoom(),
 	}
 	if err := edge.Trust(config.Roots); err != nil {
 		return nil, err
@@ -153,6 +157,9 @@ func (e *Edge) Handle(message *control.Message, file *os.File) error {
 	}
 	switch message.Op {
 	case "forget":
+	case "late":
+		e.late.Store(message.Late)
+		return nil
 	case "allot":
 		e.models.Ledger.Allot(message.Allotment())
 		return nil

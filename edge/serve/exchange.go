@@ -141,6 +141,11 @@ func (x *exchange) isLast() bool {
 }
 
 func (x *exchange) run() {
+	if !x.connection.sandbox.canNote() {
+		x.connection.noteNothing(x.connection.scheme, x.in.Method)
+		x.refuse(unnoted)
+		return
+	}
 	if fault := x.settle(); fault != nil {
 		x.refuse(fault)
 		return

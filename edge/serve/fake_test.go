@@ -59,7 +59,6 @@ type world struct {
 	guests    map[string]net.Conn // the ends of connections that the relay keeps
 	resets    map[string]bool
 	entries   []seen.Entry
-	at        []float64 // when those of a message were
 	spent     []control.Spent
 	spans     []traces.Span
 	asked     heard
@@ -156,7 +155,7 @@ func (w *world) Send(message any) error {
 	case control.Unplug:
 		w.unplugs = append(w.unplugs, told)
 	case control.Seen:
-		w.entries, w.at = append(w.entries, told.Entries...), append(w.at, told.At)
+		w.entries = append(w.entries, told.Entries...)
 	case control.Spent:
 		w.spent = append(w.spent, told)
 	case control.Spans:

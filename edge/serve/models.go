@@ -33,6 +33,11 @@ func (c *connection) isOfModels() bool { return c.to.Name == policy.ModelsName }
 
 // serveModels has the gateway answer a request. No rule judges it: what it may do is part of the policy.
 func (c *connection) serveModels(writer http.ResponseWriter, in *http.Request) {
+	if !c.sandbox.canNote() {
+		c.noteNothing("http", in.Method)
+		unnoted.write(writer, in, c.host(), in.URL.Path)
+		return
+	}
 	ctx, cancel := context.WithCancelCause(in.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })()

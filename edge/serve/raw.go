@@ -13,6 +13,14 @@ import (
 // raw moves the bytes of a connection that is not HTTP, if the rules let it through.
 func (c *connection) raw(guest *socket, server net.Conn, inTLS bool) {
 	defer guest.Close()
+	if !c.sandbox.canNote() {
+		c.noteNothing("tcp", "")
+		if server != nil {
+			server.Close()
+		}
+		c.reset(unnoted)
+		return
+	}
 	going := &exchange{connection: c, cancel: c.cut}
 	var by *ruling
 	var verdict policy.Verdict

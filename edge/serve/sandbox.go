@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"atoll/channel"
@@ -93,7 +92,6 @@ type sandbox struct {
 	meters limit.Table
 	seen   seen.Counter
 	spans  traces.Keeper
-	since  atomic.Int64 // when the first of it was, in milliseconds since 1970; 0: nothing was
 	bodies *budget
 	slots  chan struct{}
 	asks   asks
@@ -111,7 +109,7 @@ type sandbox struct {
 func newSandbox(edge *Edge, id string) *sandbox {
 	return &sandbox{
 		edge: edge, id: id, pool: newPool(), bodies: newBudget(), slots: make(chan struct{}, exchangesMost),
-		connections: map[mark]*connection{}, asks: asks{sandbox: id, news: edge.asking},
+		connections: map[mark]*connection{}, asks: asks{sandbox: id, news: edge.asking}, seen: seen.Counter{Room: edge.room},
 	}
 }
 
@@ -240,7 +238,7 @@ func (s *sandbox) forget() {
 	for _, each := range open {
 		each.end(errors.New("the sandbox is forgotten"))
 	}
-	s.edge.bury(append(s.takeSpent(), s.takeSpans()...), s.asks.close())
+	s.edge.bury(s, append(s.takeSpent(), s.takeSpans()...), s.asks.close())
 	s.pool.kill()
 	if last != nil {
 		last.secrets.Wipe()
@@ -249,7 +247,6 @@ func (s *sandbox) forget() {
 
 // note counts a decision, which goes to the owner soon.
 func (s *sandbox) note(entry seen.Entry) {
-	s.since.CompareAndSwap(0, time.Now().UnixMilli())
 	s.seen.Note(entry)
 	wake(s.edge.news)
 }

@@ -9,7 +9,6 @@ import (
 	"atoll/edge/control"
 	"atoll/edge/limit"
 	"atoll/edge/models"
-	"atoll/edge/seen"
 )
 
 const (
@@ -39,6 +38,7 @@ func (e *Edge) Greet() map[string]models.Amount {
 	e.mu.Lock()
 	e.last, e.ended = nil, nil // of sandboxes that are gone
 	e.mu.Unlock()
+	e.late.Store(false)
 	for _, each := range e.all() {
 		each.greet()
 	}
@@ -58,13 +58,14 @@ func (e *Edge) Known() map[string]int64 {
 }
 
 // Tell sends an owner the decisions so far at once, and later ones once a second. It returns when the context ends or the
-// owner takes no more. Unsent events then wait: for each sandbox a number of kinds of decisions, the counts of its limits,
+// owner takes no more. Unsent events then wait: decisions in a bounded room, and for each sandbox the counts of its limits
 // and one reason to be unplugged. There is one owner at a time.
 func (e *Edge) Tell(ctx context.Context, to Owner) {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	news := e.news
 	defer e.models.Ledger.Lose()
+	defer e.late.Store(false) // what the next one cannot write waits here
 	err := errors.Join(e.tellAlarms(to), e.tellAsks(to), e.tellModels(to))
 	for err == nil {
 		select {
@@ -107,14 +108,9 @@ func (e *Edge) tellAlarms(to Owner) error {
 func (e *Edge) TellSeen(to Owner) error {
 	e.telling.Lock()
 	defer e.telling.Unlock()
-	for _, each := range e.claimed() {
-		at, entries := each.takeSeen()
-		for len(entries) > 0 {
-			count := min(seenTogether, len(entries))
-			if err := to.Send(control.Seen{Op: "seen", Sandbox: each.id, At: at, Entries: entries[:count]}); err != nil {
-				return err
-			}
-			entries = entries[count:]
+	for _, each := range append(e.dead(), e.claimed()...) {
+		if err := each.tellSeen(to); err != nil {
+			return err
 		}
 		for _, message := range each.takeSpans() {
 			if err := to.Send(message); err != nil {
@@ -122,7 +118,24 @@ func (e *Edge) TellSeen(to Owner) error {
 			}
 		}
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.buried = slices.DeleteFunc(e.buried, func(each *sandbox) bool { return each.seen.IsEmpty() })
 	return nil
+}
+
+func (s *sandbox) tellSeen(to Owner) error {
+	s.seen.Close()
+	for {
+		entries := s.seen.Take(seenTogether)
+		if len(entries) == 0 {
+			return nil
+		}
+		if err := to.Send(control.Seen{Op: "seen", Sandbox: s.id, Entries: entries}); err != nil {
+			s.seen.Return(entries) // for the next owner
+			return err
+		}
+	}
 }
 
 // TellSpent sends the counts of limits now, which otherwise wait for the next second.
@@ -157,10 +170,21 @@ func (e *Edge) claimed() []*sandbox {
 	return found
 }
 
-// bury has the last words of a sandbox told that is forgotten.
-func (e *Edge) bury(messages []any, ended []control.AskEnd) {
+// dead are sandboxes that are forgotten, and have decisions to tell.
+func (e *Edge) dead() []*sandbox {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return slices.Clone(e.buried)
+}
+
+// bury has the last words of a sandbox told that is forgotten.
+func (e *Edge) bury(one *sandbox, messages []any, ended []control.AskEnd) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !one.seen.IsEmpty() && len(e.buried) < lastMost {
+		e.buried = append(e.buried, one)
+		wake(e.news)
+	}
 	if len(e.last)+len(messages) <= lastMost {
 		e.last = append(e.last, messages...)
 	}
@@ -203,15 +227,6 @@ func (s *sandbox) takeAlarm() *control.Unplug {
 	}
 	s.alarm.isTold = true
 	return &s.alarm.message
-}
-
-// takeSeen gives the decisions, and the time of the first one, in seconds since 1970.
-func (s *sandbox) takeSeen() (float64, []seen.Entry) {
-	at := s.since.Swap(0)
-	if at == 0 { // it was just before something was noted
-		at = time.Now().UnixMilli()
-	}
-	return float64(at) / 1000, s.seen.Take()
 }
 
 // takeSpent gives the counts of limits, in messages of bounded length.

@@ -34,6 +34,7 @@ func TestADecisionIsToldAtOnceAndManyOnceASecondOrWhenTheyAreAskedFor(t *testing
 		hears := &listener{began: time.Now()}
 		edge := &Edge{
 			news: make(chan struct{}, 1), alarms: make(chan struct{}, 1), sandboxes: map[string]*sandbox{}, models: gateway.New(),
+			room: seen.NewRoom(),
 		}
 		guest := newSandbox(edge, "s")
 		guest.isClaimed = true
@@ -99,7 +100,7 @@ func TestWhatHappensWithoutAnOwnerWaitsForTheNextOneThatKnowsTheSandbox(t *testi
 	eventually(t, "all is told", func() bool { return counted() == 3 && sum(w.spending("k").Requests) == 3 })
 	leave()
 	w.mu.Lock()
-	if at := w.at[0]; at < asked-60 || at > asked {
+	if at := w.entries[0].At; at < asked-60 || at > asked {
 		t.Errorf("the first request was %v s before it asked", asked-at)
 	}
 	w.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 )
 
 // Protocol is the version of the messages.
-const Protocol = 2
+const Protocol = 3
 
 // What asks for, of a link.
 const (

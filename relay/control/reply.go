@@ -76,7 +76,6 @@ type Given struct {
 type Told struct {
 	Op      string       `json:"op"`
 	Link    string       `json:"link"`
-	At      float64      `json:"at"` // when the first of it was, in seconds since 1970
 	Entries []seen.Entry `json:"entries"`
 }
 

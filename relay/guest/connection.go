@@ -84,7 +84,8 @@ type Told struct {
 
 // Owner hears of the events of a guest.
 type Owner interface {
-	Tell(told Told)
+	// Tell notes a decision. False is that there is no room for it, and that nothing may pass.
+	Tell(told Told) bool
 	// Unplug ends the guest's network for good.
 	Unplug(reason string)
 	// Wake says that data has come for a guest that sleeps, and from where.

@@ -44,14 +44,16 @@ type world struct {
 type fakeOwner struct {
 	mu        sync.Mutex
 	told      []Told
+	isFull    bool
 	unplugged []string
 	woken     []string
 }
 
-func (o *fakeOwner) Tell(told Told) {
+func (o *fakeOwner) Tell(told Told) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.told = append(o.told, told)
+	return !o.isFull
 }
 
 func (o *fakeOwner) Unplug(reason string) {

@@ -167,13 +167,17 @@ func (g *Guest) tuned(accepted *net.TCPConn) (netip.AddrPort, error) {
 // lead connects a connection to where it leads, and carries it to its end.
 func (g *Guest) lead(ctx context.Context, connection *Connection) {
 	way := g.Egress.decide(ctx, connection.Destination)
-	g.tell(&way.Admission, connection.Destination)
+	isNoted := g.tell(&way.Admission, connection.Destination)
 	switch way.Action {
 	case policy.Inspect:
 		g.setAddress(connection, way.Address)
 		g.inspect(ctx, connection, &way, nil)
 		return
 	case policy.Allow:
+		if !isNoted {
+			g.drop(connection)
+			return
+		}
 		g.setAddress(connection, way.Address)
 	default:
 		g.drop(connection)
@@ -299,12 +303,13 @@ func (g *Guest) closeRefused() {
 	clear(g.refused)
 }
 
-func (g *Guest) tell(admission *policy.Admission, to Destination) {
+// tell notes a decision. False is that it cannot be noted.
+func (g *Guest) tell(admission *policy.Admission, to Destination) bool {
 	// What is to be inspected is decided later, and without rules only refusals count.
 	if admission.Action == policy.Inspect || g.Egress.current().Bounds.Own == nil && admission.Action == policy.Allow {
-		return
+		return true
 	}
-	g.Owner.Tell(Told{Host: to.Host(), Port: to.Port, Scheme: "tcp", Admission: *admission})
+	return g.Owner.Tell(Told{Host: to.Host(), Port: to.Port, Scheme: "tcp", Admission: *admission})
 }
 
 func original(accepted *net.TCPConn) (netip.AddrPort, error) {

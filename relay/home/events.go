@@ -13,19 +13,22 @@ import (
 const (
 	logsMost = 32
 	textMost = 1024
+	// So many decisions are put into a message, if they are short.
+	together = 64
 	// The shortest time between reports of decisions about one guest. Equal decisions in between are counted.
 	toldEach = 200 * time.Millisecond
 	// Of the entries in one message. One has at most 12 KiB.
 	piecesMost = 40 << 10
 )
 
-// events are the messages for the owner. An owner that does not read them, or is missing, stops nobody. The waiting
-// messages have a bound: for each link a number of kinds of decisions, one reason to be cut off, and one wake.
+// events are the messages for the owner. An owner that does not read them, or is missing, stops nobody until the room for
+// decisions is full. The others have a bound: for each link one reason to be cut off, and one wake.
 type events struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	owner   int64 // tells owners apart; 0: there was none yet
 	closed  bool
+	room    *seen.Room
 
 	fresh   map[*news]struct{} // those that have something to tell
 	reaches map[int64]*reaching
@@ -38,7 +41,7 @@ type events struct {
 }
 
 func newEvents() *events {
-	made := &events{fresh: map[*news]struct{}{}, reaches: map[int64]*reaching{}}
+	made := &events{room: seen.NewRoom(), fresh: map[*news]struct{}{}, reaches: map[int64]*reaching{}}
 	made.changed = sync.NewCond(&made.mu)
 	return made
 }
@@ -172,6 +175,10 @@ type news struct {
 	wake   sticky
 }
 
+func newNews(events *events, link string) *news {
+	return &news{events: events, link: link, seen: seen.Counter{Room: events.room}}
+}
+
 // sticky goes to each owner until it is settled: an owner may die with it unread.
 type sticky struct {
 	text  string
@@ -194,11 +201,21 @@ func (s *sticky) isFor(owner int64) bool {
 	return true
 }
 
-// note counts a decision.
-func (n *news) note(entry seen.Entry) {
+// note keeps a decision. False is that there is no room for it: it is only counted.
+func (n *news) note(entry seen.Entry) bool {
 	n.events.mu.Lock()
 	defer n.events.mu.Unlock()
+	defer n.begin()
+	if n.seen.IsFull() {
+		n.seen.Refuse(entry)
+		return false
+	}
 	n.seen.Note(entry)
+	return true
+}
+
+// begin has the owner told soon. The lock is held.
+func (n *news) begin() {
 	if !n.since.IsZero() {
 		return
 	}
@@ -240,21 +257,29 @@ func (n *news) forget() {
 	n.events.mu.Lock()
 	defer n.events.mu.Unlock()
 	n.unplug, n.wake = sticky{}, sticky{}
-	if n.since.IsZero() {
+	if n.seen.IsEmpty() {
 		delete(n.events.fresh, n)
 		return
 	}
-	n.due() // its last decisions still go to the owner
+	n.isDue = true // its last decisions still go to the owner
+	n.mark()
 }
 
+// take takes the next messages. What was decided comes first.
 func (n *news) take() []any {
 	var messages []any
 	owner := n.events.owner
-	isUnplugged := n.unplug.isFor(owner)
-	if n.isDue || isUnplugged {
-		messages = n.takeSeen()
+	if n.isDue || n.unplug.isSet {
+		n.close()
 	}
-	if isUnplugged {
+	if entries := n.piece(); len(entries) > 0 {
+		messages = append(messages, decided{control.Told{Op: "told", Link: n.link, Entries: entries}, n})
+		if n.seen.Waits() {
+			n.mark()
+			return messages
+		}
+	}
+	if n.unplug.isFor(owner) {
 		messages = append(messages, control.Unplug{Op: "unplug", Link: n.link, Reason: n.unplug.text})
 	}
 	if n.wake.isFor(owner) {
@@ -263,29 +288,49 @@ func (n *news) take() []any {
 	return messages
 }
 
-// takeSeen gives the decisions, in messages of bounded length.
-func (n *news) takeSeen() []any {
+// decided is a message that is kept for the next owner if this one does not take it.
+type decided struct {
+	control.Told
+	news *news
+}
+
+// close ends the moment in which equal decisions are counted.
+func (n *news) close() {
 	if n.since.IsZero() {
-		return nil
+		return
 	}
 	if n.later != nil {
 		n.later.Stop()
 	}
-	at := float64(n.since.UnixMilli()) / 1000
 	n.since, n.told, n.isDue = time.Time{}, time.Now(), false
-	var messages []any
-	var entries []seen.Entry
+	n.seen.Close()
+}
+
+// piece takes decisions for a message of bounded length.
+func (n *news) piece() []seen.Entry {
+	entries := n.seen.Take(together)
 	size := 0
-	for _, each := range n.seen.Take() {
-		text, err := json.Marshal(each)
+	for i := range entries {
+		text, err := json.Marshal(&entries[i])
 		if err != nil {
 			continue
 		}
-		if size+len(text) > piecesMost {
-			messages = append(messages, control.Told{Op: "told", Link: n.link, At: at, Entries: entries})
-			entries, size = nil, 0
+		if size += len(text); size > piecesMost && i > 0 {
+			n.seen.Return(entries[i:])
+			return entries[:i]
 		}
-		entries, size = append(entries, each), size+len(text)
 	}
-	return append(messages, control.Told{Op: "told", Link: n.link, At: at, Entries: entries})
+	return entries
+}
+
+// restore keeps the decisions of messages that were not sent.
+func (e *events) restore(messages []any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := len(messages) - 1; i >= 0; i-- {
+		if told, ok := messages[i].(decided); ok {
+			told.news.seen.Return(told.Entries)
+			told.news.mark()
+		}
+	}
 }

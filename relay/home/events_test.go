@@ -37,7 +37,7 @@ func TestARuleCutsALinkAndItsOwnerIsTold(t *testing.T) {
 	w.isRefused(link, trap)
 	// What was decided comes first.
 	told := owner.hears(func(told event) bool { return len(told.Entries) > 0 || told.Op == "unplug" })
-	if told.Op != "told" || told.Entries[0].Action != "unplug" || told.At == 0 {
+	if told.Op != "told" || told.Entries[0].Action != "unplug" || told.Entries[0].At == 0 {
 		t.Errorf("told %+v", told)
 	}
 	told = owner.hears(of("unplug"))
@@ -156,7 +156,7 @@ func TestWhoSpeaksAnotherVersionIsTurnedAway(t *testing.T) {
 	owner := w.owner()
 	other := w.connect()
 	err := other.do(control.Message{Op: "hello", Protocol: control.Protocol + 1}, nil)
-	if err == nil || !strings.Contains(err.Error(), "protocol 2, and not 3") {
+	if err == nil || !strings.Contains(err.Error(), "protocol 3, and not 4") {
 		t.Errorf("it hears %v", err)
 	}
 	<-other.gone
@@ -271,4 +271,53 @@ func TestDecisionsAreCountedBetweenTwoMessages(t *testing.T) {
 		}
 		return count == 100
 	})
+}
+
+func TestWhatIsDecidedWithoutAnOwnerIsKeptForTheNextOneInItsOrder(t *testing.T) {
+	w := newWorld(t, nil)
+	first := w.owner()
+	first.add("one")
+	first.Close()
+	eventually(t, "the owner is gone", func() bool {
+		w.Home.mu.Lock()
+		defer w.Home.mu.Unlock()
+		return w.Home.owner == nil
+	})
+	one := w.found("one")
+	var kept []seen.Entry
+	for i := range 1000 {
+		kept = append(kept, seen.Entry{At: float64(i + 1), Until: float64(i + 2), Host: fmt.Sprint(i), Action: "allow", Count: 1})
+	}
+	one.news.seen.Return(kept)
+	if !one.Tell(guest.Told{Host: "last", Scheme: "tcp"}) {
+		t.Error("there is no room")
+	}
+	w.events.restore([]any{"no decision", decided{control.Told{Entries: []seen.Entry{{Host: "not sent", Until: 1}}}, one.news}})
+	next := w.connect()
+	must(t, next.do(control.Message{Op: "hello", Protocol: control.Protocol}, nil))
+	var hosts []string
+	next.hears(func(told event) bool {
+		for _, each := range told.Entries {
+			hosts = append(hosts, each.Host)
+		}
+		return len(hosts) == 1002
+	})
+	if hosts[0] != "not sent" || hosts[1] != "0" || hosts[1000] != "999" || hosts[1001] != "last" {
+		t.Errorf("told %q", hosts)
+	}
+}
+
+func TestALinkWithoutRoomForItsDecisionsPassesNothing(t *testing.T) {
+	w := newWorld(t, nil)
+	owner := w.owner()
+	link, server, to := w.local(owner, "one")
+	one := w.found("one")
+	w.events.mu.Lock() // nobody takes it before the guest comes
+	one.news.seen.Room = seen.RoomOf(800)
+	one.news.seen.Return([]seen.Entry{{At: 1, Until: 2, Host: "long ago", Action: "allow", Count: 1}})
+	w.events.mu.Unlock()
+	w.isRefused(link, to)
+	owner.decision(func(each seen.Entry) bool { return strings.HasPrefix(each.Reason, "refused, as there is no room") })
+	guest := w.visit(link, to) // the owner has taken all
+	exchange(t, guest, accept(t, server))
 }

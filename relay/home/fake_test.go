@@ -104,7 +104,6 @@ type event struct {
 	Port    int          `json:"port"`
 	Text    string       `json:"text"`
 	Pair    string       `json:"pair"`
-	At      float64      `json:"at"`
 	Entries []seen.Entry `json:"entries"`
 }
 

@@ -66,7 +66,7 @@ func (h *Home) open(id string, files []*os.File) (*Link, error) {
 		return nil, err
 	}
 	made := &Link{
-		id: id, home: h, sockets: inherited, names: table, news: &news{events: h.events, link: id}, ruled: make(chan struct{}),
+		id: id, home: h, sockets: inherited, names: table, news: newNews(h.events, id), ruled: make(chan struct{}),
 	}
 	made.canaries.Store(policy.NewCanaries(nil))
 	made.egress = guest.NewEgress(table, h.outside.resolver, h.outside.isOwn)
@@ -205,8 +205,8 @@ func (l *Link) kept(known []guest.Flow) *int {
 	return nil
 }
 
-// Tell counts a decision.
-func (l *Link) Tell(told guest.Told) {
+// Tell keeps a decision. False is that there is no room for it, and that it is only counted.
+func (l *Link) Tell(told guest.Told) bool {
 	entry := seen.Entry{
 		Action: told.Admission.Action, Host: told.Host, Port: told.Port, Scheme: told.Scheme, Method: told.Method,
 		Reason: told.Admission.Reason, Observed: told.Admission.Observed, Ceiling: told.Admission.Ceiling,
@@ -217,7 +217,7 @@ func (l *Link) Tell(told guest.Told) {
 	if rule := told.Admission.Rule; rule != nil {
 		entry.Rule = &rule.Index
 	}
-	l.news.note(entry)
+	return l.news.note(entry)
 }
 
 // Unplug cuts the link. This needs no owner: the present or the next one hears of it.

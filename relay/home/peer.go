@@ -180,8 +180,9 @@ func (p *peer) tell() {
 			if messages == nil {
 				return
 			}
-			for _, each := range messages {
+			for i, each := range messages {
 				if p.Send(each) != nil {
+					h.events.restore(messages[i:])
 					p.Close() // what it was not told, the next owner is
 					return
 				}

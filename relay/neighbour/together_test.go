@@ -84,7 +84,7 @@ func (w *world) Dial(ctx context.Context, connection *guest.Connection, _ *polic
 	return dial.To(ctx, w.server, dial.Patience)
 }
 
-func (w *world) Tell(guest.Told)                  {}
+func (w *world) Tell(guest.Told) bool             { return true }
 func (w *world) Unplug(string)                    {}
 func (w *world) Wake(string)                      {}
 func (w *world) NameAt(netip.Addr) (string, bool) { return w.named, true }

@@ -104,17 +104,17 @@ class AuditLog:
         self._syncer = threading.Thread(target=self._sync_all, name="audit", daemon=True)
         self._syncer.start()
 
-    def note(self, act: str, **fields: Any) -> None:
+    def note(self, act: str, *, at: float | None = None, **fields: Any) -> None:
         """Append an entry. It never fails: ``check`` tells if entries cannot be written.
 
         Args:
             act: What was done.
+            at: When, in Unix seconds; None is now.
             **fields: The other fields of an ``AuditEntry``.
         """
         with self._lock:
-            entry = AuditEntry(
-                sequence=self._chain.sequence + 1, at=round(self._clock(), 6), act=act, **fields
-            )
+            at = round(self._clock() if at is None else at, 6)
+            entry = AuditEntry(sequence=self._chain.sequence + 1, at=at, act=act, **fields)
             line = self._chain.add(entry)
             self._behind.append(line)
             self._behind_bytes += len(line)

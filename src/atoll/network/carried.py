@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,17 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from atoll.network.carried_state import CarriedState
 from atoll.network.channel import Message
+from atoll.network.decided import decisions_of
 from atoll.network.flows import Flow
 from atoll.network.relay import Relay
 from atoll.policy import proxy_document, spelled_out
 from atoll.types import EgressDecision, Policy
 from atoll.types.internal import converted
-
-_log = logging.getLogger(__name__)
 
 Reach = Callable[[str, int], Awaitable[socket.socket]]
 """Connects to a port of another sandbox, by its name or id. The caller owns the socket.
@@ -202,11 +198,8 @@ class CarriedGuest(CarriedState):
         """See ``Carried``."""
         op = message["op"]
         if op == "told":
-            for entry in message["entries"]:
-                try:
-                    self.told(converted({"at": message["at"], **entry}, EgressDecision))
-                except msgspec.ValidationError as error:  # the others are worth keeping
-                    _log.error("the relay told a decision that means nothing: %s", error)
+            for decision in decisions_of(message):
+                self.told(decision)
         elif op == "unplug":
             self.unplug(str(message["reason"]))
         elif op == "wake":

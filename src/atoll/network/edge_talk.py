@@ -12,7 +12,7 @@ from atoll.host import LeftProgram
 from atoll.network.channel import Channel, Message
 from atoll.network.seqpacket import connect_to
 
-PROTOCOL = 2
+PROTOCOL = 3
 _HELLO_S = 5.0
 
 

@@ -10,7 +10,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from atoll.host import LeftProgram, Program
 from atoll.network.carried import CarriedGuest
 from atoll.network.channel import Message
 from atoll.network.counts import Counts
+from atoll.network.decided import decisions_of
 from atoll.network.edge_spans import SpanTalk
 from atoll.network.edge_talk import EdgeProgram, EdgeTalk
 from atoll.network.hearing import Hearing
@@ -121,6 +122,7 @@ class Inspection:
         held: What it says of requests that it holds until somebody has answered.
         models: What it knows and says of models.
         spans: What it says of requests that belong to a trace.
+        stray: Called with decisions about a sandbox that is inspected no more, and its id.
     """
 
     def __init__(self, program: EdgeProgram, relay: Relay, counts: Counts | None = None) -> None:
@@ -143,6 +145,7 @@ class Inspection:
         self._judging: dict[int, asyncio.Future[Message]] = {}
         self.held = HeldTalk()
         self.models = ModelTalk()
+        self.stray: Callable[[str, Sequence[EgressDecision]], None] = lambda *_: None
         self.spans = SpanTalk()
 
     async def start(self) -> None:
@@ -395,13 +398,12 @@ class Inspection:
             self.held.handle(message, rules)
         elif (inspected := self._inspected.get(message["sandbox"])) is not None:
             self._about_sandbox(inspected, message)
+        elif op == "seen":
+            self.stray(message["sandbox"], decisions_of(message))
 
     def _about_sandbox(self, inspected: Inspected, message: Message) -> None:
         if message["op"] == "unplug":
             inspected.guest.unplug(str(message["reason"]))
         elif message["op"] == "seen":
-            for entry in message["entries"]:
-                try:
-                    inspected.guest.told(converted({"at": message["at"], **entry}, EgressDecision))
-                except msgspec.ValidationError as error:  # the others are worth keeping
-                    _log.error("the edge told a decision that means nothing: %s", error)
+            for decision in decisions_of(message):
+                inspected.guest.told(decision)

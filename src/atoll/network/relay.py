@@ -16,17 +16,19 @@ import msgspec
 
 from atoll.host import LeftProgram, Program
 from atoll.network.channel import Message
+from atoll.network.decided import decisions_of
 from atoll.network.relay_calls import CALL_S, RelayCalls, RelayError
 from atoll.network.relay_talk import RelayTalk
 from atoll.network.restarts import keep_running, run_earlier_or_new
+from atoll.types import EgressDecision
 
-PROTOCOL = 2
+PROTOCOL = 3
 _READY_S = 10.0
 _PAUSES_S = (0.0, 0.1, 0.5, 1.0, 2.0, 5.0)
 _LOOK_S = 1.0
-# The most messages to keep about a guest between the takeover of the relay and the guest's own. The relay
-# repeats any further message, or it is of no use.
-_MOST_EARLY = 256
+# The most messages to keep about a guest between the takeover of the relay and the guest's own: all decisions that
+# the relay has kept. It repeats any further message, or that is of no use.
+_MOST_EARLY = 2048
 _log = logging.getLogger(__name__)
 
 
@@ -94,6 +96,7 @@ class Relay:
         pid: The process; None while it does not run.
         pair: The name of its channel to the edge; empty if it has none.
         on_apart: Called when the relay is ready without a channel to the edge, and again each second.
+        stray: Called with decisions about a link that has no guest any more, and its id.
     """
 
     def __init__(self, program: RelayProgram, settings: Callable[[], Message]) -> None:
@@ -113,6 +116,7 @@ class Relay:
         self.pid: int | None = None
         self.pair = ""
         self.on_apart: Callable[[], None] = lambda: None
+        self.stray: Callable[[str, Sequence[EgressDecision]], None] = lambda *_: None
 
     async def start(self) -> None:
         """Start it, and return when it is ready. Idempotent.
@@ -180,7 +184,8 @@ class Relay:
     def forget_others(self) -> None:
         """Drop an earlier supervisor's links that no guest has claimed. Call this when all are adopted."""
         for link_id in self._unclaimed.keys() - self._guests.keys():
-            del self._unclaimed[link_id]
+            for message in self._unclaimed.pop(link_id):
+                self._strayed(link_id, message)
             with contextlib.suppress(OSError):
                 self.call({"op": "unlink", "link": link_id})
 
@@ -358,8 +363,14 @@ class Relay:
             guest = self._guests.get(link_id)
             if guest is not None:
                 guest.heard(message)
+            else:
+                self._strayed(link_id, message)
         elif len(early) < _MOST_EARLY:
             early.append(message)
+
+    def _strayed(self, link_id: str, message: Message) -> None:
+        if message["op"] == "told":
+            self.stray(link_id, decisions_of(message))
 
 
 def _given(answer: Message, sockets: list[socket.socket]) -> Given | None:

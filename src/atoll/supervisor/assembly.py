@@ -35,6 +35,7 @@ from atoll.supervisor.lifecycle.memory_admission import MemoryAdmission
 from atoll.supervisor.lifecycle.package_registries import PackageRegistries
 from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
 from atoll.supervisor.lifecycle.sandbox_planner import SandboxPlanner
+from atoll.supervisor.lifecycle.stray_decisions import StrayDecisions
 from atoll.supervisor.lifecycle.suspend_checkpoint import SuspendCheckpoints
 from atoll.supervisor.lifecycle.team_deletion import TeamDeletion
 from atoll.supervisor.lifecycle.turns import Turns
@@ -329,6 +330,10 @@ def _team_of(inventory: Inventory, sandbox_id: str) -> str | None:
 
 
 def _egress(rooms: Rooms, state: State, tenants: Tenants) -> EgressControl:
+    strays = StrayDecisions(state.inventory, state.decisions)
+    rooms.relay.stray = strays.of_relay
+    if rooms.inspection is not None:
+        rooms.inspection.stray = strays.of_edge
     return EgressControl(
         inventory=state.inventory,
         teams=tenants.teams,

@@ -15,7 +15,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=T
 
     Args:
         sequence: Its number in the home: 1 is the first one, and none is left out.
-        at: When it was noted, in Unix seconds.
+        at: When it was noted, in Unix seconds. For a decision that was made while no supervisor ran: when it was made.
         act: A noun and a verb, such as ``sandbox.suspended`` or ``secrets.create``.
         source: ``client`` is only what a client says that it did; atoll itself noted all else.
         sandbox_id: The sandbox that it concerns, if any.

@@ -359,6 +359,7 @@ class EgressDecision(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_on
         ceiling: The ceiling of the sandbox's team decided, and ``rule`` is one of it.
         secrets: The names of the secrets that were put into the request.
         count: How many equal ones it stands for.
+        until: When the last of these was, in Unix seconds, if no supervisor ran then; else None.
     """
 
     at: float
@@ -374,6 +375,7 @@ class EgressDecision(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_on
     ceiling: bool = False
     secrets: tuple[str, ...] = ()
     count: int = 1
+    until: float | None = None
 
 
 class EgressVerdict(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):

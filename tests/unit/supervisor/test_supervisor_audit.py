@@ -12,8 +12,10 @@ import msgspec
 import pytest
 
 from atoll.errors import HostError, InvalidSpecError
+from atoll.network import Pace
 from atoll.sdk._anchors import read_anchors
 from atoll.supervisor.api.acts import act_of
+from atoll.supervisor.lifecycle.stray_decisions import StrayDecisions
 from atoll.supervisor.monitors.audit_anchor import AuditAnchoring
 from atoll.supervisor.settings import read_settings
 from atoll.supervisor.state.audit_key import audit_key
@@ -173,6 +175,54 @@ async def test_decisions_that_are_told_after_a_kill_leave_nothing_behind(harness
     assert [entry["details"]["host"] for entry in await entries(harness, "act=egress.deny")] == ["late"]
     assert not harness.system.acts._paces
     assert not harness.system.acts._more
+
+
+@with_harness
+async def test_what_was_decided_without_a_supervisor_is_noted_with_its_time_and_in_order(
+    harness: Harness,
+) -> None:
+    ref = (await harness.create())["sandbox_id"]
+    strays = StrayDecisions(harness.system.inventory, harness.system.decisions)
+    for number in range(1000):
+        one = EgressDecision(
+            at=5.0 + number,
+            until=6.0 + number,
+            action="allow",
+            rule=None,
+            host="same",
+            port=443,
+            scheme="https",
+            count=2,
+        )
+        strays.of_edge(ref, [one])
+    strays.of_edge("gone", [one])
+    harness.system.decisions.flush()
+    noted = await entries(harness, f"act=egress.allow&sandbox={ref}")
+    assert [entry["at"] for entry in noted] == [5.0 + number for number in range(1000)]
+    assert noted[7]["details"] == {"host": "same", "port": 443, "scheme": "https", "count": 2, "until": 13.0}
+    assert len(await entries(harness, "act=egress.allow&sandbox=gone")) == 1
+    log = (await harness.ask("GET", f"/v1/sandboxes/{ref}/egress/decisions")).json
+    assert log["decisions"][-1]["until"] == 1005.0
+    assert not harness.system.acts._more  # the pace of now is not touched
+
+
+@with_harness
+async def test_who_keeps_more_than_it_may_does_not_fill_the_log(harness: Harness) -> None:
+    ref = (await harness.create())["sandbox_id"]
+    harness.system.acts._kept_paces[ref] = Pace(1.0, 10, lambda: harness.boot_s)
+    for number in range(500):
+        one = EgressDecision(
+            at=float(number),
+            until=float(number),
+            action="deny",
+            rule=None,
+            host="x",
+            port=443,
+            scheme="https",
+        )
+        harness.system.decisions.add(ref, [one])
+    harness.system.decisions.flush()
+    assert len(await entries(harness, "act=egress.deny")) == 10 + 200
 
 
 VALUE = "s3cr3t-value/of=mail"

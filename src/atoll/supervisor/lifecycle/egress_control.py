@@ -193,7 +193,7 @@ class EgressControl:
         link.guest.reach = lambda ref, port: self.reach(row.team, ref, port)
         link.guest.follow(
             lambda decision: self._decisions.add(
-                sandbox_id, (_with_secrets(decision, row.network),), row.delegation_uid, row.team
+                sandbox_id, (with_secrets(decision, row.network),), row.delegation_uid, row.team
             ),
             lambda reason: self._ring(sandbox_id, reason),
         )
@@ -350,7 +350,7 @@ class EgressControl:
         return [link for link, row in [*self._rows.items()] if row.sandbox_id == sandbox_id and link.is_open]
 
 
-def _with_secrets(decision: EgressDecision, network: EgressPolicy) -> EgressDecision:
+def with_secrets(decision: EgressDecision, network: EgressPolicy) -> EgressDecision:
     """A decision with the secrets that its rule put into the request. The edge tells only the rule."""
     if decision.action != "allow" or decision.rule is None or decision.ceiling or not decision.method:
         return decision

@@ -25,6 +25,8 @@ _TEXT_CHARACTERS = 2000
 # Of one sandbox: so many lines at once, and then one a second. A guest that asks without an end would otherwise
 # fill the log with itself, until the oldest file goes.
 _DECISIONS_AT_ONCE, _DECISIONS_S = 200, 1.0
+# The edge and the relay have kept such a pace themselves with what they have kept. This is for one that does not.
+_KEPT_AT_ONCE, _KEPT_S = 100_000, 1.0
 Details = dict[str, str | int | float | None]
 
 
@@ -41,6 +43,7 @@ class Acts:
     boot_s: Callable[[], float]
     watched: Callable[[str, SandboxRow], None] | None = None
     _paces: dict[str, Pace] = field(default_factory=dict, init=False)
+    _kept_paces: dict[str, Pace] = field(default_factory=dict, init=False)
     _more: Counter[str] = field(default_factory=Counter, init=False)
 
     def check(self) -> None:
@@ -139,14 +142,15 @@ class Acts:
         """Note what was decided about a sandbox's way out. What comes too often is only counted."""
         note = partial(self.log.note, sandbox_id=sandbox_id, team=team, delegation=delegation)
         for one in decisions:
-            if not self._may_note(sandbox_id, one.count, delegation, team):
+            is_kept = one.until is not None and self._may_keep(sandbox_id)
+            if not is_kept and not self._may_note(sandbox_id, one.count, delegation, team):
                 continue
             told = {
                 name: ", ".join(value) if isinstance(value, tuple) else value
                 for name, value in msgspec.structs.asdict(one).items()
                 if name not in ("at", "action") and value not in ("", False, None, ())
             }
-            note(f"egress.{one.action}", details=_details(told))
+            note(f"egress.{one.action}", at=one.at if is_kept else None, details=_details(told))
 
     def ask_begun(self, ask: Ask) -> None:
         """Note that a sandbox asks somebody about an act."""
@@ -235,7 +239,18 @@ class Acts:
     def forget(self, sandbox_id: str) -> None:
         """Drop the counts of a sandbox that is gone."""
         self._paces.pop(sandbox_id, None)
+        self._kept_paces.pop(sandbox_id, None)
         self._more.pop(sandbox_id, None)
+
+    def _may_keep(self, sandbox_id: str) -> bool:
+        """Whether what was kept while no supervisor ran gets a line with its time, beside the pace of now."""
+        pace = self._kept_paces.get(sandbox_id)
+        if pace is None:
+            pace = self._kept_paces[sandbox_id] = Pace(_KEPT_S, _KEPT_AT_ONCE, self.boot_s)
+        if pace.wait_s():
+            return False
+        pace.take()
+        return True
 
     def _may_note(self, sandbox_id: str, count: int, delegation: str | None, team: str | None) -> bool:
         """Whether a guest's doing gets a line. What comes too often is only counted."""

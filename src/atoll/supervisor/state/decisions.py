@@ -21,6 +21,8 @@ _FLUSH_S = 0.5
 # A guest that tries a thousand names fills neither the disk nor the log.
 _MOST_PENDING = 200
 _LOG_LINES = 20
+# Of those that were made without a supervisor, which may be many, so many are written at once.
+_MOST_KEPT = 500
 _MOST_BYTES, _KEEP_BYTES = 8 << 20, 4 << 20
 _DONE = {"unplug": "unplugged at", "ask": "asks about"}
 _log = logging.getLogger(__name__)
@@ -30,7 +32,7 @@ _Key = tuple[object, ...]
 
 @dataclass(eq=False, repr=False)
 class DecisionLog:
-    """Keeps decisions. It counts equal decisions within half a second as one entry.
+    """Keeps decisions. It counts equal decisions within half a second as one entry, unless they have a time of before.
 
     Args:
         path: Returns the path of the file of a sandbox.
@@ -67,15 +69,28 @@ class DecisionLog:
         for one in decisions:
             action = "observed" if one.observed else one.action
             self.counters.add("decisions", team or "", action, amount=one.count)
-            key = (one.action, one.rule, one.host, one.port, one.scheme, one.method, one.path, one.observed)
+            key: _Key = (
+                one.action,
+                one.rule,
+                one.host,
+                one.port,
+                one.scheme,
+                one.method,
+                one.path,
+                one.observed,
+            )
+            if one.until is not None:
+                key = (*key, one.at, one.reason)
             known = pending.get(key)
             if known is not None:
                 pending[key] = msgspec.structs.replace(known, count=known.count + one.count)
-            elif len(pending) < _MOST_PENDING:
+            elif len(pending) < _MOST_PENDING or one.until is not None:
                 pending[key] = one
             else:
                 self._lost[sandbox_id] = self._lost.get(sandbox_id, 0) + one.count
-        if self._flushing is None:
+        if len(pending) >= _MOST_KEPT:
+            self.flush()
+        elif self._flushing is None:
             self._flushing = asyncio.get_running_loop().call_later(_FLUSH_S, self.flush)
 
     def flush(self) -> None:
