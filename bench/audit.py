@@ -70,4 +70,5 @@ def _noted(log: AuditLog) -> float:
         caller="python, pid 27514, user root",
         details={"ref": "work"},
     )
+    log.settle()
     return time.perf_counter() - began

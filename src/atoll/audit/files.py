@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -25,3 +26,13 @@ def log_files(directory: Path) -> list[Path]:
         OSError: The directory cannot be read.
     """
     return sorted(path for path in directory.iterdir() if _NAME.fullmatch(path.name))
+
+
+def opened(path: Path) -> int:
+    """Open a file of a log to append to it. The caller owns the descriptor.
+
+    Raises:
+        OSError: It cannot be opened.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    return os.open(path, flags, 0o600)

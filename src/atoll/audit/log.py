@@ -6,8 +6,6 @@ import contextlib
 import logging
 import os
 import threading
-import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from atoll.audit.files import file_for, first_of, log_files
 from atoll.audit.head import Head, HeadFile, read_head
 from atoll.audit.reading import read_entries, read_newest
 from atoll.audit.verifying import REMOVED, verify
+from atoll.audit.writing import Made, Writer
 from atoll.errors import NoSpaceError
 from atoll.host import sync_directory
 from atoll.types import AuditAnchor, AuditEntry, AuditPage, AuditReport
@@ -25,16 +24,16 @@ _FILE_BYTES = 64 << 20
 _KEPT_BYTES = 4 << 30
 # What cannot be written yet is kept in memory. With more, nothing further may be done.
 _BEHIND_BYTES = 16 << 20
-_AGAIN_S = 1.0
 _LINES_BYTES = 2 << 20
+_REMOVAL_S = 5.0
 _log = logging.getLogger(__name__)
 
 
 class AuditLog:
     """Appends entries. One process writes a log.
 
-    ``note`` writes the line at once, so that it outlives this process. A thread brings it to the disk, and then
-    the head, so that both outlive a power cut soon after.
+    Threads write the lines, and bring them to the disk and then the head. ``settle`` waits until a line outlives
+    this process; soon after, it outlives a power cut.
 
     Args:
         directory: Where the files are, alone.
@@ -42,6 +41,9 @@ class AuditLog:
         clock: Returns Unix seconds.
         file_bytes: The size at which another file begins.
         kept_bytes: The size of all files beyond which the oldest ones are removed. An entry says so.
+
+    Attributes:
+        writer: Writes the lines, and knows whether it is late.
     """
 
     def __init__(
@@ -57,20 +59,12 @@ class AuditLog:
         self._key_of = key
         self._key = b""
         self._clock = clock
-        self._file_bytes = file_bytes
         self._kept_bytes = kept_bytes
         self._chain = Chain(b"")
-        self._fd = -1
         self._head: HeadFile | None = None
         self._anchor: AuditAnchor | None = None
-        self._full: list[int] = []
-        self._size = 0
-        self._behind: deque[bytes] = deque()
-        self._behind_bytes = 0
         self._lock = threading.Lock()
-        self._some = threading.Event()
-        self._closed = False
-        self._syncer: threading.Thread | None = None
+        self.writer = Writer(directory, file_bytes=file_bytes, synced=self._synced)
 
     @property
     def sequence(self) -> int:
@@ -87,25 +81,22 @@ class AuditLog:
         files = log_files(self._directory)
         self._key = self._key_of(bool(files))
         self._chain = Chain(self._key)
-        if files:
-            self._go_on(files[-1])
-        else:
-            self._begin_file()
+        path, size = self._end_of(files[-1]) if files else (file_for(self._directory, 1), 0)
         head = read_head(self._directory, self._key)
         if head is not None and head.sequence > self._chain.sequence:
             _log.error("the audit log has lost entries: `atoll audit verify` says which")
             # The next entry must not look like one of these.
             self._chain.sequence = head.sequence
         self._head = HeadFile(self._directory, self._key)
+        self.writer.go_on(path, size, Head(self._chain.sequence, self._chain.digest))
+        if not files:  # from now on, a log without a head has lost it
+            sync_directory(self._directory)
+            self._head.write(Head(0, NO_LINE))
         with contextlib.suppress(OSError):  # it may have been allowed to be larger
             self._remove_oldest()
-        if not files:  # from now on, a log without a head has lost it
-            self._head.write(Head(0, NO_LINE))
-        self._syncer = threading.Thread(target=self._sync_all, name="audit", daemon=True)
-        self._syncer.start()
 
     def note(self, act: str, *, at: float | None = None, **fields: Any) -> None:
-        """Append an entry. It never fails: ``check`` tells if entries cannot be written.
+        """Append an entry. It never fails nor waits: ``check`` tells if entries cannot be written.
 
         Args:
             act: What was done.
@@ -116,11 +107,11 @@ class AuditLog:
             at = round(self._clock() if at is None else at, 6)
             entry = AuditEntry(sequence=self._chain.sequence + 1, at=at, act=act, **fields)
             line = self._chain.add(entry)
-            self._behind.append(line)
-            self._behind_bytes += len(line)
-            with contextlib.suppress(OSError):
-                self._write()
-        self._some.set()
+            self.writer.put(Made(self._chain.sequence, self._chain.digest, line))
+
+    def settle(self) -> None:
+        """Wait until all that is noted is written, or until an act may wait no longer."""
+        self.writer.settle(self._chain.sequence)
 
     def check(self) -> None:
         """Find out whether further acts can be noted.
@@ -128,7 +119,7 @@ class AuditLog:
         Raises:
             NoSpaceError: Too much could not be written yet.
         """
-        if self._behind_bytes > _BEHIND_BYTES:
+        if self.writer.behind_bytes > _BEHIND_BYTES:
             raise NoSpaceError(
                 f"the audit log in {self._directory} cannot be written",
                 hint="make room on its disk; what is not noted may not be done",
@@ -138,12 +129,14 @@ class AuditLog:
         self, *, after: int, limit: int, wanted: Callable[[AuditEntry], bool], marks: Sequence[bytes] = ()
     ) -> AuditPage:
         """Return entries, see ``read_entries``."""
+        self.settle()
         return read_entries(self._directory, after=after, limit=limit, wanted=wanted, marks=marks)
 
     def read_newest(
         self, *, count: int, wanted: Callable[[AuditEntry], bool], marks: Sequence[bytes] = ()
     ) -> AuditPage:
         """Return the newest entries, see ``read_newest``."""
+        self.settle()
         return read_newest(self._directory, count=count, wanted=wanted, marks=marks)
 
     def size_bytes(self) -> int:
@@ -160,28 +153,23 @@ class AuditLog:
 
     def verify(self, read: Callable[[int], object] = int, anchors: Sequence[AuditAnchor] = ()) -> AuditReport:
         """Check the whole log, see ``verify``."""
+        self.settle()
         return verify(self._directory, self._key, read, anchors)
 
     def close(self) -> None:
         """Bring all to the disk, and end."""
-        self._closed = True
-        self._some.set()
-        if self._syncer is not None:
-            self._syncer.join()
+        self.writer.close()
         if self._head is not None:
             self._head.close()
             self._head = None
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
 
-    def _go_on(self, path: Path) -> None:
-        self._fd = _opened(path)
-        torn = len(_tail(path).rpartition(b"\n")[2])
-        self._size = os.fstat(self._fd).st_size - torn
-        os.ftruncate(self._fd, self._size)
+    def _end_of(self, path: Path) -> tuple[Path, int]:
+        """The newest file, and its size without what is left of a line. The chain goes on behind its last line."""
+        data = _tail(path)
+        size = path.stat().st_size - len(data.rpartition(b"\n")[2])
+        os.truncate(path, size)
         # The newest file may have no line yet.
-        last = _last_line(path if self._size else _before(path))
+        last = _last_line(path if size else _before(path))
         line = read_line(self._key, last)
         if line is not None:
             self._chain = Chain(self._key, line.sequence, line.digest)
@@ -189,63 +177,12 @@ class AuditLog:
             _log.error("the audit log has been changed: `atoll audit verify` says where")
             lines = path.read_bytes().count(b"\n")
             self._chain = Chain(self._key, first_of(path) - 1 + lines, digest_of(last))
+        return path, size
 
-    def _begin_file(self) -> None:
-        """Begin the file of the first line that is not written."""
-        sequence = self._chain.sequence + 1 - len(self._behind)
-        fd = _opened(file_for(self._directory, sequence))
-        sync_directory(self._directory)
-        if self._fd >= 0:
-            self._full.append(self._fd)
-        self._fd, self._size = fd, 0
-
-    def _write(self) -> None:
-        """Write what is behind. The caller holds the lock."""
-        while self._behind:
-            if self._size >= self._file_bytes:
-                self._begin_file()
-            line = self._behind[0]
-            written = os.write(self._fd, line)
-            if written < len(line):  # the disk is full
-                os.ftruncate(self._fd, self._size)
-                return
-            self._size += written
-            self._behind_bytes -= written
-            self._behind.popleft()
-
-    def _sync_all(self) -> None:
-        is_told = False
-        while not self._closed or self._some.is_set():
-            self._some.wait()
-            self._some.clear()
-            try:
-                self._sync()
-                is_told = False
-            except OSError as error:
-                if not is_told:
-                    _log.error("the audit log cannot be written: %s", error)
-                is_told = True
-                if self._closed:
-                    return
-                time.sleep(_AGAIN_S)
-                self._some.set()
-
-    def _sync(self) -> None:
-        with self._lock:
-            self._write()
-            if self._behind:
-                raise OSError("the disk is full")
-            sequence, digest = self._chain.sequence, self._chain.digest
-            full, self._full = self._full, []
-            full.append(os.dup(self._fd))
-        for fd in full:
-            try:
-                os.fdatasync(fd)
-            finally:
-                os.close(fd)
-        assert self._head is not None
-        self._anchor = self._head.write(Head(sequence, digest))
-        if len(full) > 1:  # only a new file can make the log too big
+    def _synced(self, newest: Head, is_rotated: bool) -> None:
+        if self._head is not None:
+            self._anchor = self._head.write(newest)
+        if is_rotated:  # only a new file can make the log too big
             self._remove_oldest()
 
     def _remove_oldest(self) -> None:
@@ -255,13 +192,10 @@ class AuditLog:
             line = read_line(self._key, _last_line(files[0]))
             through = first_of(files[1]) - 1
             self.note(REMOVED, details={"through": through, "digest": line.digest if line else ""})
+            if not self.writer.wait(self._chain.sequence, _REMOVAL_S):
+                return  # nothing goes that no entry tells of
             files[0].unlink()
             del files[0], sizes[0]
-
-
-def _opened(path: Path) -> int:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-    return os.open(path, flags, 0o600)
 
 
 def _tail(path: Path) -> bytes:

@@ -139,7 +139,7 @@ class Inspection:
         self._talk: EdgeTalk | None = None
         self._running: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
-        self._stays = False
+        self._stays = self._refuses = False
         self._hearing = Hearing()
         self._ids = itertools.count(1)
         self._judging: dict[int, asyncio.Future[Message]] = {}
@@ -270,6 +270,11 @@ class Inspection:
         if self._ready.is_set():
             await self._hearing.wait(lambda: self._tell({"op": "tell"}), _LAST_S)
 
+    def refuse(self, refuses: bool) -> None:
+        """Refuse each new request from now on, or judge them again."""
+        self._refuses = refuses
+        self._tell({"op": "late", "late": refuses})
+
     def _run_on(self) -> None:
         if self._running is None:
             running = keep_running("the edge", self._run_once, _PAUSES_S)
@@ -335,6 +340,8 @@ class Inspection:
             self.models.begun(self._talk, greeting.holds)
             self._ready.set()
             self.be_guarded()
+            if self._refuses:
+                self.refuse(True)
             self._join()
             for inspected in self._inspected.values():
                 self._push(inspected)
@@ -397,13 +404,14 @@ class Inspection:
             rules = known.grant.policy.rules if known is not None and known.grant is not None else ()
             self.held.handle(message, rules)
         elif (inspected := self._inspected.get(message["sandbox"])) is not None:
-            self._about_sandbox(inspected, message)
+            _pass_on(inspected, message)
         elif op == "seen":
             self.stray(message["sandbox"], decisions_of(message))
 
-    def _about_sandbox(self, inspected: Inspected, message: Message) -> None:
-        if message["op"] == "unplug":
-            inspected.guest.unplug(str(message["reason"]))
-        elif message["op"] == "seen":
-            for decision in decisions_of(message):
-                inspected.guest.told(decision)
+
+def _pass_on(inspected: Inspected, message: Message) -> None:
+    if message["op"] == "unplug":
+        inspected.guest.unplug(str(message["reason"]))
+    elif message["op"] == "seen":
+        for decision in decisions_of(message):
+            inspected.guest.told(decision)

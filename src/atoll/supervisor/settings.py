@@ -55,6 +55,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             head on its standard input once a minute, or nothing.
         audit_clients: ``ATOLL_AUDIT_CLIENTS``: ``on`` notes the programs and files that clients tell of in the
             audit log, ``off`` notes none.
+        audit_late: ``ATOLL_AUDIT_LATE``: ``refuse`` refuses new requests of sandboxes that rules judge while the
+            audit log cannot be written in time, ``go-on`` lets them pass.
         image_gib: ``ATOLL_IMAGE_GIB``: the most GiB that an image from a registry may have, unpacked.
         checksum_mib_s: ``ATOLL_CHECKSUM_MIB_S``: the most MiB to read in a second for checksums of frozen layers;
             0 computes none.
@@ -94,6 +96,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     audit_gib: float = 4
     audit_anchor: str = ""
     audit_clients: str = "on"
+    audit_late: str = "refuse"
     image_gib: float = 64
     checksum_mib_s: float = 128
     disk_low_percent: float = 3
@@ -171,6 +174,7 @@ _VARIABLES: dict[str, tuple[str, type]] = {
     "ATOLL_AUDIT_GIB": ("audit_gib", float),
     "ATOLL_AUDIT_ANCHOR": ("audit_anchor", str),
     "ATOLL_AUDIT_CLIENTS": ("audit_clients", str),
+    "ATOLL_AUDIT_LATE": ("audit_late", str),
     "ATOLL_IMAGE_GIB": ("image_gib", float),
     "ATOLL_CHECKSUM_MIB_S": ("checksum_mib_s", float),
     "ATOLL_DISK_LOW_PERCENT": ("disk_low_percent", float),
@@ -236,6 +240,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         raise InvalidSpecError(f"ATOLL_DISK is {settings.disk!r}", hint="give auto or engine")
     if settings.cpu_latency not in ("auto", "off"):
         raise InvalidSpecError(f"ATOLL_CPU_LATENCY is {settings.cpu_latency!r}", hint="give auto or off")
+    if settings.audit_late not in ("refuse", "go-on"):
+        raise InvalidSpecError(f"ATOLL_AUDIT_LATE is {settings.audit_late!r}", hint="give refuse or go-on")
     for name in ("secrets_keyring", "audit_clients"):
         if getattr(settings, name) not in ("on", "off"):
             raise InvalidSpecError(f"{_variable(name)} is {getattr(settings, name)!r}", hint="give on or off")

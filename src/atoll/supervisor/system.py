@@ -22,6 +22,7 @@ from atoll.supervisor.lifecycle.services import Services
 from atoll.supervisor.lifecycle.suspend_all import SuspendAll
 from atoll.supervisor.metering import make_metrics
 from atoll.supervisor.monitors.audit_anchor import AuditAnchoring
+from atoll.supervisor.monitors.audit_late import AuditLateness
 from atoll.supervisor.monitors.automatic_snapshots import AutomaticSnapshots
 from atoll.supervisor.monitors.disk_pressure import DiskPressure
 from atoll.supervisor.monitors.lease_expiry import LeaseExpiry
@@ -121,6 +122,8 @@ class System:
         self.host_memory = make_host_memory_monitor(state, machines, steps, self._idle_sandboxes)
         self.recoveries = make_recoveries(state, awakenings)
         self._anchoring = AuditAnchoring(settings.anchor_argv(), state.audit.anchor)
+        judge = rooms.inspection if settings.audit_late == "refuse" else None
+        self._lateness = AuditLateness(state.audit, None if judge is None else judge.refuse)
         self.delegation_expiry = make_delegation_expiry(state, steps, sleeps)
         self.unresponsive = make_unresponsive_guests(state, machines)
         self.wake_timers = make_wake_timers(state, awakenings)
@@ -276,6 +279,7 @@ class System:
         """Open the database, adopt the sandboxes that still run, and accept clients on the dial socket."""
         await asyncio.to_thread(self.drain_gate.load)
         await self._state.open()
+        self._lateness.start()
         tenants = (self.teams, self.keys, self.delegations, self.secrets)
         for store in (*tenants, self.inventory, self.volumes, self.templates, self.models):
             await store.load()
@@ -355,6 +359,7 @@ class System:
         await self.trash.aclose(_ERASE_S)
         self._alerting.close()
         await self._state.aclose()
+        await self._anchoring.finish()
 
     def _look(self) -> tuple[tuple[str, ...], int, bool]:
         states = tuple(sandbox.row.state for sandbox in self.inventory.sandboxes())

@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from unittest.mock import patch
 
 import pytest
 
-from atoll.audit import AuditLog, log_files, mark_of, read_entries, read_head, read_newest, verify
+from atoll.audit import AuditLog, log_files, mark_of, read_entries, read_head, read_newest, verify, writing
 from atoll.errors import NoSpaceError
 from atoll.types import AuditAnchor, AuditPage
 from tests.waiting import until
@@ -224,15 +225,17 @@ def test_what_a_process_leaves_of_a_line_is_cut_off(opened: Callable[..., AuditL
 def test_a_process_that_is_killed_loses_no_line(tmp_path: Path) -> None:
     for _ in range(5):
         before = verify(tmp_path, KEY).last
-        reading, writing = os.pipe()
+        reading, telling = os.pipe()
         pid = os.fork()
         if pid == 0:
+            writing.PATIENCE_S = 60  # the disk of a test may be slow
             log = AuditLog(tmp_path, lambda _: KEY, time.time, file_bytes=FILE_BYTES)
             log.open()
             while True:
                 log.note("sandbox.woken")
-                os.write(writing, b"%d\n" % log.sequence)
-        os.close(writing)
+                log.settle()
+                os.write(telling, b"%d\n" % log.sequence)
+        os.close(telling)
         with open(reading, "rb") as told:
             for _ in range(200):
                 told.readline()
@@ -314,6 +317,7 @@ def test_what_a_full_disk_refuses_is_written_later_and_nothing_more_is_done_mean
 ) -> None:
     log = opened()
     log.note("sandbox.paused")
+    assert log.writer.wait(1, 60)
     real, full = os.write, [True]
 
     def write(fd: int, data: bytes) -> int:
@@ -323,7 +327,7 @@ def test_what_a_full_disk_refuses_is_written_later_and_nothing_more_is_done_mean
             raise OSError(errno.ENOSPC, "no space")
         return real(fd, data)
 
-    with patch("atoll.audit.log.os.write", write), patch("atoll.audit.log._BEHIND_BYTES", 2000):
+    with patch("atoll.audit.writing.os.write", write), patch("atoll.audit.log._BEHIND_BYTES", 2000):
         for number in range(20):
             log.note("sandbox.paused", details={"n": "x" * number})
         with pytest.raises(NoSpaceError, match="cannot be written"):
@@ -353,3 +357,50 @@ def test_a_log_is_whole_before_and_right_after_its_first_entry(
     log.note("sandbox.paused")
     assert log.verify().whole
     assert log.verify().entries == 1
+
+
+def test_a_disk_that_hangs_delays_an_act_once_and_its_lines_are_written_when_it_goes_on(
+    opened: Callable[..., AuditLog], tmp_path: Path
+) -> None:
+    log = opened()
+    log.note("sandbox.created")
+    assert log.writer.wait(1, 60)
+    hangs, goes_on, told = threading.Event(), threading.Event(), []
+    log.writer.on_late = lambda: told.append(log.writer.is_late)
+    real = os.write
+
+    def write(fd: int, data: bytes) -> int:
+        hangs.set()
+        goes_on.wait(60)
+        return real(fd, data)
+
+    with patch("atoll.audit.writing.os.write", write):
+        log.note("sandbox.paused")
+        log.settle()
+        assert hangs.is_set()
+        assert told == [True]
+        with patch("atoll.audit.writing.PATIENCE_S", 3600):
+            for _ in range(100):  # none of these waits
+                log.note("sandbox.paused")
+                log.settle()
+        assert verify(tmp_path, KEY).last == 1
+        goes_on.set()
+        until(lambda: told == [True, False])
+    assert log.verify().last == 102
+    log.close()
+    assert verify(tmp_path, KEY).whole
+
+
+def test_a_disk_that_hangs_for_ever_does_not_keep_the_supervisor_from_ending(
+    opened: Callable[..., AuditLog], caplog: pytest.LogCaptureFixture
+) -> None:
+    log = opened()
+    goes_on = threading.Event()
+    with (
+        patch("atoll.audit.writing.os.fdatasync", lambda _: goes_on.wait(60)),
+        patch("atoll.audit.writing._CLOSE_S", 0.01),
+    ):
+        log.note("sandbox.paused")
+        log.close()
+        assert "does not answer" in caplog.text
+        goes_on.set()

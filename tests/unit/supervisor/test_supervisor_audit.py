@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
+import threading
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import quote
 
 import msgspec
@@ -17,6 +20,7 @@ from atoll.sdk._anchors import read_anchors
 from atoll.supervisor.api.acts import act_of
 from atoll.supervisor.lifecycle.stray_decisions import StrayDecisions
 from atoll.supervisor.monitors.audit_anchor import AuditAnchoring
+from atoll.supervisor.monitors.audit_late import AuditLateness
 from atoll.supervisor.settings import read_settings
 from atoll.supervisor.state.audit_key import audit_key
 from atoll.types import AuditAnchor, EgressDecision
@@ -115,11 +119,11 @@ async def test_the_log_goes_on_after_a_crash_and_a_change_of_it_shows(harness: H
 @with_harness
 async def test_while_the_log_cannot_be_written_nothing_is_done(harness: Harness) -> None:
     ref = (await harness.create())["sandbox_id"]
-    harness.system.acts.log._behind_bytes = 1 << 30
+    harness.system.acts.log.writer.behind_bytes = 1 << 30
     refused = await harness.ask("POST", f"/v1/sandboxes/{ref}/pause")
     assert (refused.status, refused.json["code"]) == (507, "no_space")
     assert (await harness.ask("GET", f"/v1/sandboxes/{ref}")).json["state"] == "running"
-    harness.system.acts.log._behind_bytes = 0
+    harness.system.acts.log.writer.behind_bytes = 0
     assert (await harness.ask("POST", f"/v1/sandboxes/{ref}/pause")).status == 200
 
 
@@ -354,6 +358,58 @@ async def test_each_new_head_goes_to_the_command_and_vouches_for_the_log(harness
         await harness.ask("POST", "/v1/audit/verify", {"anchors": body["anchors"] * 10_001})
     ).status == 400
     assert await entries(harness, "act=audit") == []
+
+
+@with_harness
+async def test_the_last_head_goes_to_the_command_at_the_end(harness: Harness) -> None:
+    kept = harness.home.path / "anchors"
+    harness.system._anchoring.argv = ["sh", "-c", 'cat >>"$0"', str(kept)]
+    await harness.create()
+    await harness.aclose()
+    (anchor,) = read_anchors(kept)
+    assert anchor.sequence == harness.system.acts.log.sequence > 0
+    await harness.start()
+
+
+def test_a_command_that_hangs_does_not_keep_the_supervisor_from_ending() -> None:
+    anchoring = AuditAnchoring(["sleep", "1000"], lambda: AuditAnchor(1, "0" * 64, "0" * 64))
+
+    async def end() -> None:
+        with patch("atoll.supervisor.monitors.audit_anchor._LAST_S", 0.01):
+            await anchoring.finish()
+
+    asyncio.run(end())
+
+
+@with_harness
+async def test_while_a_disk_hangs_acts_go_on_and_requests_are_refused(harness: Harness) -> None:
+    log, told = harness.system.acts.log, list[bool]()
+    AuditLateness(log, told.append).start()
+    AuditLateness(log, None).look()
+    ref = (await harness.create())["sandbox_id"]
+    goes_on = threading.Event()
+    real = os.write
+
+    def write(fd: int, data: bytes) -> int:
+        if threading.current_thread().name == "audit writes":
+            goes_on.wait(60)
+        return real(fd, data)
+
+    with patch("os.write", write):
+        assert (await harness.ask("POST", f"/v1/sandboxes/{ref}/pause")).status == 200
+        await harness.until(lambda: told == [True])
+        assert (await harness.ask("POST", f"/v1/sandboxes/{ref}/resume")).status == 200
+        assert await entries(harness, "act=sandboxes.pause") == []
+        goes_on.set()
+        await harness.until(lambda: told == [True, False])
+    assert len(await entries(harness, "act=sandboxes.pause")) == 1
+
+
+def test_what_becomes_of_requests_while_the_log_is_late_is_a_setting() -> None:
+    assert read_settings({}).audit_late == "refuse"
+    assert read_settings({"ATOLL_AUDIT_LATE": "go-on"}).audit_late == "go-on"
+    with pytest.raises(InvalidSpecError, match="ATOLL_AUDIT_LATE is 'wait'"):
+        read_settings({"ATOLL_AUDIT_LATE": "wait"})
 
 
 def test_a_command_that_fails_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,6 +14,8 @@ from atoll.types import AuditAnchor
 
 _EACH_S = 60.0
 _COMMAND_S = 30.0
+# The supervisor waits for the last one.
+_LAST_S = 10.0
 _OUTPUT_BYTES = 1000
 _log = logging.getLogger(__name__)
 
@@ -40,22 +42,27 @@ class AuditAnchoring:
             await self.give()
             await asyncio.sleep(_EACH_S)
 
-    async def give(self) -> None:
+    async def finish(self) -> None:
+        """Give the last head. It takes ten seconds at most."""
+        if self.argv:
+            await self.give(timeout_s=_LAST_S)
+
+    async def give(self, *, timeout_s: float = _COMMAND_S) -> None:
         """Give the head, unless the command has had it."""
         head = self.head()
         if head is None or head.sequence == self._given:
             return
+        why = await self._failure(msgspec.json.encode(head) + b"\n", timeout_s)
         self._given = head.sequence
-        why = await self._failure(msgspec.json.encode(head) + b"\n")
         if why is None:
             self._fails = False
         elif not self._fails:  # once, not each minute
             self._fails = True
             _log.error("the head of the audit log is not anchored: %s", why)
 
-    async def _failure(self, line: bytes) -> str | None:
+    async def _failure(self, line: bytes, timeout_s: float) -> str | None:
         try:
-            done = await run_program(list(self.argv), stdin=line, timeout_s=_COMMAND_S)
+            done = await run_program(list(self.argv), stdin=line, timeout_s=timeout_s)
         except (RunProgramError, OSError) as error:
             return str(error)
         if done.exit_code == 0:

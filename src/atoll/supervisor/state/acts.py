@@ -80,6 +80,7 @@ class Acts:
             outcome="ok" if error is None else _code(error),
             details=_details(named),
         )
+        self.log.settle()
 
     def arrived(self, verb: str, old: SandboxRow | None, new: SandboxRow) -> None:
         """Note what has happened to a sandbox."""
@@ -231,6 +232,7 @@ class Acts:
             delegation=delegation,
             details=_details(told),
         )
+        self.log.settle()
 
     def model_budget_lost(self, budget: str, *, tokens: int, nanos: int) -> None:
         """Note that an edge ended with a part of a budget, which counts as spent."""

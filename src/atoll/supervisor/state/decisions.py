@@ -103,6 +103,7 @@ class DecisionLog:
         acting, self._acting = self._acting, {}
         for sandbox_id, decisions in pending.items():
             self.acts.decided(sandbox_id, decisions.values(), *acting.get(sandbox_id, (None, None)))
+            self.acts.log.settle()  # so that it shows if the log is late
             try:
                 self._write(sandbox_id, list(decisions.values()))
             except OSError as error:

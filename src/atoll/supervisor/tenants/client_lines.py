@@ -91,6 +91,7 @@ class ClientLines:
             self._note(sandbox, bound, _shown(line, mask), line, caller)
         if bound.more and self._may(sandbox, bound, _LINE_BYTES):
             self._more(sandbox, bound, caller)
+        self.acts.log.settle()
 
     def _note(
         self, sandbox: Sandbox, bound: _Bound, texts: dict[str, str], line: ToldLine, caller: str | None
