@@ -6,6 +6,7 @@ import asyncio
 import base64
 import os
 import signal
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -121,6 +122,42 @@ async def test_an_open_connection_with_a_secret_goes_on_and_so_do_limits(testbed
                 assert [(await again.fetch("GET", "/"))[0] for _ in range(2)] == [200, 429]
         assert len(house.edges) == 2
         assert len(served.seen) == 5
+
+
+async def test_what_is_decided_without_a_supervisor_is_kept_with_its_time(testbed: NetworkTestbed) -> None:
+    async with house_of(testbed) as (house, served, port):
+        rule = Rule(hosts=(GOOD,), ports=(port,), methods=("GET",))
+        served.answer = lambda _: b""
+        async with house.supervisor() as first:
+            first.allow(rule)
+            address = await address_of(house.guest, GOOD)
+            browser = browsing(house.guest, address, GOOD, port, first.trusted)
+            fetch = (await browser.__aenter__()).fetch
+        assert [(await fetch("GET", "/same"))[0] for _ in range(3)] == [200] * 3
+        assert (await fetch("POST", "/other", body=b"x"))[0] == 403
+        began = time.time()
+        await asyncio.sleep(2.5)  # what nobody takes for two seconds is kept
+        assert (await fetch("GET", "/last"))[0] == 200
+        async with house.supervisor() as second:
+            second.allow(rule)
+            await eventually(lambda: {one.path for one in second.told} >= {"/last"})
+            same, other, last = second.told[-3:]
+            assert [(one.path, one.action, one.count) for one in (same, other, last)] == [
+                ("/same", "allow", 3),
+                ("/other", "deny", 1),
+                ("/last", "allow", 1),
+            ]
+            assert same.until is not None
+            assert same.at <= same.until <= began < last.at
+            assert last.until is None
+            second.inspection.refuse(True)  # as one whose audit log cannot be written
+            await second.inspection.hear()  # the edge has taken that
+            status, body = await fetch("GET", "/")
+            assert (status, b"egress_unnoted" in body) == (503, True)
+            second.inspection.refuse(False)
+            await second.inspection.hear()
+            assert (await fetch("GET", "/"))[0] == 200
+        await browser.__aexit__(None, None, None)
 
 
 async def test_a_connection_that_is_open_while_the_supervisor_is_gone_loses_no_byte(
