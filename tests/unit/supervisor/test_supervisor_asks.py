@@ -197,6 +197,36 @@ async def test_always_writes_a_rule_before_the_one_that_asks(harness: Harness) -
     assert limits.networks == [Policy(rules=(before, written, RULE))]
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "for_s", "writes"),
+    [
+        ({}, {"always": True}, 0.0, False),
+        ({"always": True}, {}, 0.0, False),
+        ({"for_s": 600}, {"always": True}, 600.0, False),
+        ({"for_s": 600}, {"for_s": 60}, 60.0, False),
+        ({"always": True}, {"always": True}, 60.0, True),
+    ],
+)
+def test_two_approvals_are_for_what_both_agree_on(
+    first: dict[str, Any], second: dict[str, Any], for_s: float, writes: bool
+) -> None:
+    @with_harness
+    async def run(harness: Harness) -> None:
+        rule = msgspec.structs.replace(RULE, ask=AskTerms(approvals=2))
+        sandbox = harness.system.inventory.sandbox(await new(harness))
+        await harness.system.inventory.change(sandbox, network=Policy(rules=(rule,)))
+        with edge_of(harness) as edge:
+            limits = FakeLimits()
+            edge.asks.limits = cast(Any, limits)
+            edge.asks.held(held(sandbox.sandbox_id, rule=0), rule, b"1234")
+            await answer(harness, KEY_1, allow=True, **first)
+            assert (await answer(harness, KEY_2, allow=True, **second)).json["outcome"] == "allowed"
+            assert edge.answers[0]["for_s"] == for_s
+        assert bool(limits.networks) == writes
+
+    run()
+
+
 @with_harness
 async def test_a_question_waits_for_its_answer_its_deadline_or_the_end_of_its_client(
     harness: Harness,

@@ -28,13 +28,13 @@ from atoll.protocol import (
     TemplateRequest,
     VolumeRequest,
 )
-from atoll.sdk import AsyncSnapshots, AsyncTemplates
+from atoll.sdk import AsyncAsks, AsyncSnapshots, AsyncTemplates
 from atoll.server.e2b.attributes import check_attributes
 from atoll.server.e2b.origins import is_within, may_get
 from atoll.server.remote.asked import Asked
 from atoll.server.remote.build_specs import IMAGE
 from atoll.server.remote.network import check_remote
-from atoll.types import Answer, SandboxSpec, SnapshotInfo
+from atoll.types import Answer, Policy, SandboxSpec, SnapshotInfo
 from atoll.types.internal import users_attributes
 
 Rule = Callable[[Asked], Awaitable[None]]
@@ -160,14 +160,29 @@ async def _diff(asked: Asked) -> None:
 
 async def _one_ask(asked: Asked) -> None:
     if not _ASK.fullmatch(asked.params["ask"]):
-        raise AskNotFoundError("there is no such ask", hint="`atoll asks` lists those that wait")
+        raise _no_ask()
+
+
+def _no_ask() -> AskNotFoundError:
+    return AskNotFoundError("there is no such ask", hint="`atoll asks` lists those that wait")
 
 
 async def _ask_answer(asked: Asked) -> None:
-    if asked.read(Answer).always:
+    """Hold a rule that an answer writes to what the client may write itself."""
+    if not asked.read(Answer).always:
+        return
+    ask = await AsyncAsks.get(asked.params["ask"])
+    if ask.team != asked.team.name:
+        raise _no_ask()
+    info = await asked.sandbox(ask.sandbox_id)
+    if ask.always is None or not isinstance(info.network, Policy):
+        return  # the supervisor says that no rule can allow it
+    check_remote(Policy(rules=(ask.always,)), asked.opened)
+    wanted = msgspec.structs.replace(info.network, rules=(ask.always, *info.network.rules))
+    if not await may_get(info, wanted):
         raise InvalidSpecError(
-            "a client of a server writes no rule with its answer",
-            hint="approve for some time, or set the policy",
+            "the policy of this sandbox is that of its snapshot, and no answer changes it",
+            hint="approve once, or for some time",
         )
 
 

@@ -150,8 +150,11 @@ class Asks:
             raise InvalidSpecError(
                 "no rule can allow just this", hint="allow it once or for some time, or change the policy"
             )
-        if answer.allow and not self._approved(pending, by):
-            return pending.value
+        if answer.allow:
+            is_enough = self._approved(pending, by)
+            answer = pending.approved(answer)
+            if not is_enough:
+                return pending.value
         pending.answered_by, pending.reason = by, answer.reason
         if ask.kind == "question":
             self._end(ask_id, "allowed" if answer.allow else "denied", int(answer.allow))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from atoll.errors import AskNotFoundError
-from atoll.types import Ask, AskOutcome, PastAnswer
+from atoll.types import Answer, Ask, AskOutcome, PastAnswer
 
 _ENDED_MOST = 1000
 _PAST_MOST = 1000
@@ -19,12 +20,26 @@ _PAST_SHOWN = 5
 
 @dataclass(eq=False)
 class PendingAsk:
-    """An ask that waits, and what an answer to it said."""
+    """An ask that waits, and what an answer to it said.
+
+    Args:
+        for_s: The shortest time of all approvals so far.
+        always: All approvals so far are for ever.
+    """
 
     value: Ask
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     answered_by: str = ""
     reason: str = ""
+    for_s: float = math.inf
+    always: bool = True
+
+    def approved(self, answer: Answer) -> Answer:
+        """Return what this approval and all before it agree on."""
+        self.always = self.always and answer.always
+        self.for_s = min(self.for_s, math.inf if answer.always else answer.for_s)
+        for_s = answer.for_s if self.always else self.for_s
+        return msgspec.structs.replace(answer, always=self.always, for_s=for_s)
 
 
 @dataclass(eq=False, repr=False)
