@@ -91,7 +91,9 @@ class DecisionLog:
         if len(pending) >= _MOST_KEPT:
             self.flush()
         elif self._flushing is None:
-            self._flushing = asyncio.get_running_loop().call_later(_FLUSH_S, self.flush)
+            # Nobody else has those of before any more.
+            is_kept = any(one.until is not None for one in decisions)
+            self._flushing = asyncio.get_running_loop().call_later(0 if is_kept else _FLUSH_S, self.flush)
 
     def flush(self) -> None:
         """Write all pending decisions now."""
