@@ -180,8 +180,12 @@ func (c *Counter) charge(bytes int64) {
 
 // Close ends the moment, so that all decisions until now can be taken.
 func (c *Counter) Close() {
+	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.since.IsZero() && now.Sub(c.since) >= moment {
+		c.keep(now)
+	}
 	c.since = time.Time{}
 	for _, each := range append(c.counts.take(), c.crowded.take()...) {
 		c.lines = append(c.lines, each.entry())

@@ -65,7 +65,7 @@ func TestWhatIsNotToldIsTakenAgain(t *testing.T) {
 		c.Close()
 		some := c.Take(2)
 		c.Return(some)
-		expect(t, told(took(c), began), "1 a at 0.0-0.0, 1 b at 2.0-2.0, 1 c at 4.0")
+		expect(t, told(took(c), began), "1 a at 0.0-0.0, 1 b at 2.0-2.0, 1 c at 4.0-4.0")
 		if used := c.Room.used.Load(); used != 0 || c.bytes != 0 {
 			t.Errorf("%d and %d bytes are in use", used, c.bytes)
 		}

@@ -149,7 +149,6 @@ async def test_what_is_decided_without_a_supervisor_is_kept_with_its_time(testbe
             ]
             assert same.until is not None
             assert same.at <= same.until <= began < last.at
-            assert last.until is None
             second.inspection.refuse(True)  # as one whose audit log cannot be written
             await second.inspection.hear()  # the edge has taken that
             status, body = await fetch("GET", "/")
