@@ -7,7 +7,7 @@ and here they are not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, TypeVar
 
 TOKEN_USAGE = "gen_ai.client.token.usage"  # noqa: S105 - the name of a metric
 _TOKEN_TYPE = "gen_ai.token.type"  # noqa: S105 - the name of an attribute
@@ -17,18 +17,28 @@ _OF_INPUT = {
     "cache_read": "gen_ai.usage.cache_read.input_tokens",
     "cache_write": "gen_ai.usage.cache_creation.input_tokens",
 }
-_ATTRIBUTES = {"provider": _PROVIDER, "model": _MODEL, "output": _OUTPUT, **_OF_INPUT}
+_ATTRIBUTES = {
+    "operation": "gen_ai.operation.name",
+    "provider": _PROVIDER,
+    "model": _MODEL,
+    "served": "gen_ai.response.model",
+    "output": _OUTPUT,
+    **_OF_INPUT,
+}
 
-Details = Mapping[str, str | int | float | None]
+_Fact = TypeVar("_Fact", bound=str | int | float | None)
 
 
-def gen_ai_attributes(details: Details) -> dict[str, str | int | float | None]:
+def gen_ai_attributes(details: Mapping[str, _Fact]) -> dict[str, _Fact | int]:
     """A request to a model with the names of OpenTelemetry.
 
     Args:
-        details: What the audit log tells of it. A fact for which OpenTelemetry has no name keeps its own.
+        details: What is known of it, under the audit log's names, and the model that was ``served``. A fact
+            for which OpenTelemetry has no name keeps its own.
     """
-    named = {_ATTRIBUTES.get(name, name): value for name, value in details.items() if name != "input"}
+    named: dict[str, _Fact | int] = {
+        _ATTRIBUTES.get(name, name): value for name, value in details.items() if name != "input"
+    }
     if "input" in details:
         named[_INPUT] = sum(_count(details.get(name)) for name in ("input", *_OF_INPUT))
     return named

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from atoll.protocol import gen_ai_attributes
 from atoll.supervisor.tracing import Recorded
 
 if TYPE_CHECKING:
@@ -14,17 +15,6 @@ if TYPE_CHECKING:
 
 _Attributes = dict[str, str | int | bool]
 
-# OpenTelemetry's names for what is known of a request to a model.
-GEN_AI = {
-    "operation": "gen_ai.operation.name",
-    "dialect": "gen_ai.provider.name",
-    "asked": "gen_ai.request.model",
-    "name": "gen_ai.response.model",
-    "input": "gen_ai.usage.input_tokens",
-    "output": "gen_ai.usage.output_tokens",
-    "cache_read": "gen_ai.usage.cache_read.input_tokens",
-    "cache_write": "gen_ai.usage.cache_creation.input_tokens",
-}
 _METHODS = frozenset(
     {"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"}
 )
@@ -130,17 +120,24 @@ def _attributes(span: EdgeSpan) -> _Attributes:
 
 
 def _of_model(model: ModelSpan) -> _Attributes:
-    texts = {"operation": model.operation, "dialect": model.dialect, "asked": model.asked, "name": model.name}
-    found: _Attributes = {GEN_AI[name]: _plain(text) for name, text in texts.items() if text}
+    texts = {
+        "operation": model.operation,
+        "provider": model.dialect,
+        "model": model.asked,
+        "served": model.name,
+    }
+    details: _Attributes = {name: _plain(text) for name, text in texts.items() if text}
     if model.provider:
         usage = model.usage
-        found[GEN_AI["input"]] = usage.input + usage.cache_read + usage.cache_write
-        found[GEN_AI["output"]] = usage.output
-        found[GEN_AI["cache_read"]] = usage.cache_read
-        found[GEN_AI["cache_write"]] = usage.cache_write
-        found["atoll.provider"] = _plain(model.provider)
-        found["atoll.estimated"] = model.estimated
-    return found
+        details |= {
+            "input": usage.input,
+            "cache_read": usage.cache_read,
+            "cache_write": usage.cache_write,
+            "output": usage.output,
+            "atoll.provider": _plain(model.provider),
+            "atoll.estimated": model.estimated,
+        }
+    return gen_ai_attributes(details)
 
 
 def _method(span: EdgeSpan) -> str:
