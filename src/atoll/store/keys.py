@@ -54,7 +54,8 @@ class StoreKey:
                 raise ValueError
             data = base64.b32decode(text.removeprefix(_TEXT).upper() + "=" * (-len(text[len(_TEXT) :]) % 8))
             key, check = data[:KEY_BYTES], data[KEY_BYTES:]
-            if len(key) != KEY_BYTES or check != _check(key):
+            # the last letter has bits that are no part of the key: two texts of one key would confuse
+            if len(key) != KEY_BYTES or check != _check(key) or cls(key).text() != text:
                 raise ValueError
         except (ValueError, binascii.Error):
             raise InvalidSpecError(
