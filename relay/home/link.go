@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -164,8 +165,12 @@ func (l *Link) cut() {
 	defer l.mu.Unlock()
 	l.isCut = true
 	l.egress.Cut(true)
-	open := l.guest.Flows()
-	l.parted = append(l.parted, open[:min(len(open), partedMost-len(l.parted))]...)
+	for _, flow := range l.guest.Flows() {
+		// What an earlier cut has reset may not have ended yet.
+		if len(l.parted) < partedMost && !slices.Contains(l.parted, flow) {
+			l.parted = append(l.parted, flow)
+		}
+	}
 	l.guest.Reset()
 }
 

@@ -109,7 +109,13 @@ async def test_a_wake_that_fails_is_tried_again_after_a_while(harness: Harness) 
     await harness.until(lambda: len(harness.host.calls) > begun and not harness.system.tasks.busy)
     assert sandbox.row.state == "suspended"
     assert harness.system._steps.suspended_wakes.waiting
-    harness.boot_s += PAUSES_S[0]
+
+    def is_tried_again() -> bool:
+        # The pause begins when the failure has been told, which may be later than the clock's first step.
+        harness.boot_s += PAUSES_S[0]
+        return sandbox.row.state == "running"
+
+    await harness.until(is_tried_again)
     await until_awake(harness, sandbox)
 
 
