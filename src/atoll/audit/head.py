@@ -87,7 +87,7 @@ def is_ours(record: AuditAnchor, key: bytes) -> bool:
 def _record(data: bytes, key: bytes) -> AuditAnchor | None:
     try:
         record = from_json(data, AuditAnchor)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except msgspec.DecodeError:
         return None
     return record if is_ours(record, key) else None
 

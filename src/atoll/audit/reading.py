@@ -113,5 +113,5 @@ def _entry(line: bytes) -> AuditEntry | None:
         return None
     try:
         return from_json(line, AuditEntry)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except msgspec.DecodeError:
         return None

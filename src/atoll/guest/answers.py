@@ -163,7 +163,7 @@ def decoded(body: bytes, kind: type[_Value]) -> _Value:
     check_values(body)
     try:
         return from_json(body, kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except msgspec.DecodeError as error:
         raise AgentError(f"the guest agent sent an invalid answer: {error}") from None
 
 

@@ -194,5 +194,5 @@ def _read(body: bytes, kind: Any) -> Any:
     check_values(body)
     try:
         return from_json(body, kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except msgspec.DecodeError as error:
         raise AgentError(f"the code interpreter answered against its protocol: {error}") from error

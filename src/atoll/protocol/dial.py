@@ -57,7 +57,7 @@ def decode_request(packet: bytes) -> DialRequest:
     """
     try:
         request = from_json(packet, DialRequest)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except msgspec.DecodeError as error:
         raise InvalidSpecError(f"not a dial request: {error}") from None
     if not 1 <= request.port <= 65535:
         raise InvalidSpecError(f"port {request.port} is not between 1 and 65535")
@@ -74,5 +74,5 @@ def decode_answer(packet: bytes) -> DialAnswer:
     """
     try:
         return from_json(packet, DialAnswer)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except msgspec.DecodeError as error:
         raise InvalidSpecError(f"not a dial answer: {error}") from None

@@ -29,7 +29,7 @@ def read_anchors(path: Path) -> tuple[AuditAnchor, ...]:
                 continue
             try:
                 found.append(from_json(line, AuditAnchor))
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except msgspec.DecodeError:
                 if line.endswith(b"\n"):
                     raise InvalidSpecError(
                         f"line {number} of {path} is no anchor",

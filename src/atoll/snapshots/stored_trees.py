@@ -65,11 +65,16 @@ class Opened(NamedTuple):
     entry: StoredEntry
 
 
-def store_tree(writer: Writer, top: Path) -> Content:
+def store_tree(writer: Writer, top: Path, *, pages: bool = False) -> Content:
     """Store a directory tree that does not change meanwhile, and return its list.
 
     The list has what ``copy_tree`` would copy: owners, modes, times, extended attributes, holes, hard links
     within the tree, devices, fifos and sockets. What the kernel notes for one mount of an overlay is left out.
+
+    Args:
+        writer: Stores it.
+        top: The tree.
+        pages: Whether equal pages of 4 KiB are to be found in its files, as in those of a checkpoint.
 
     Raises:
         OSError: Something cannot be read.
@@ -77,7 +82,7 @@ def store_tree(writer: Writer, top: Path) -> Content:
     """
     blocks: list[bytes] = []
     with open_top(top) as descriptor:
-        told = _Teller(writer)
+        told = _Teller(writer, pages=pages)
         for record in walk_tree(descriptor, told):
             told.add(record)
             if len(told.records) >= _BLOCK_ENTRIES:
@@ -117,8 +122,9 @@ def tree_contents(reader: Reader, tree: Content) -> Iterator[Content]:
 class _Teller:
     """Reads entries, and stores what their files have."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, *, pages: bool) -> None:
         self._writer = writer
+        self._pages = pages
         self._content: ContentWriter | None = None
         self._contents: dict[int, ContentWriter] = {}
         self.records: list[StoredEntry | StoredDirectory] = []
@@ -145,7 +151,7 @@ class _Teller:
     def _begun(self, directory: int, name: str) -> ContentWriter:
         descriptor = os.open(name, _READ, dir_fd=directory)
         try:
-            return self._writer.begin_file(descriptor, os.fstat(descriptor).st_size)
+            return self._writer.begin_file(descriptor, os.fstat(descriptor).st_size, pages=self._pages)
         finally:
             os.close(descriptor)
 

@@ -3,6 +3,7 @@
 from atoll.store.collector import Collected, Collector, erase_all, stored_bytes
 from atoll.store.contents import Content
 from atoll.store.directory import DirectoryObjects
+from atoll.store.exports import ExportHead, ExportObjects, begin_export, read_export
 from atoll.store.keys import StoreKey
 from atoll.store.objects import MissingObjectError, Objects, StoredObject, Versioned
 from atoll.store.reader import Reader
@@ -17,6 +18,8 @@ __all__ = [
     "Content",
     "ContentWriter",
     "DirectoryObjects",
+    "ExportHead",
+    "ExportObjects",
     "FoundRecord",
     "Manifest",
     "MissingObjectError",
@@ -30,6 +33,8 @@ __all__ = [
     "Versioned",
     "Writer",
     "Writing",
+    "begin_export",
     "erase_all",
+    "read_export",
     "stored_bytes",
 ]

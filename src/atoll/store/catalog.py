@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from atoll.errors import DamagedError
+from atoll.store.contents import Content
 from atoll.store.frames import FrameEntry, FramePlace, places_of
 from atoll.store.keys import StoreKey
 from atoll.store.objects import MissingObjectError, Objects
@@ -27,6 +28,7 @@ CREATE INDEX IF NOT EXISTS frames_of_packs ON frames (pack);
 CREATE TABLE IF NOT EXISTS pieces (
     piece BLOB PRIMARY KEY, frame BLOB, start INTEGER, length INTEGER
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS named (name TEXT PRIMARY KEY, content BLOB, frames BLOB) WITHOUT ROWID;
 """
 # Each needed frame in one pack: of several, one that is not condemned.
 _CHOSEN = """
@@ -38,6 +40,7 @@ SELECT frame, pack, size FROM (
 """
 _AT_ONCE = 500
 _read_index = msgpack_reader(list[FrameEntry])
+_read_content = msgpack_reader(Content)
 
 
 class KnownPiece(NamedTuple):
@@ -47,6 +50,14 @@ class KnownPiece(NamedTuple):
     start: int
     length: int
     pack: bytes
+
+
+class NamedContent(NamedTuple):
+    """A content that was stored under a name, with all frames that it needs, and the packs of these."""
+
+    content: Content
+    frames: set[bytes]
+    packs: set[bytes]
 
 
 class Catalog:
@@ -147,6 +158,31 @@ class Catalog:
             for piece, *where in rows:
                 found[piece] = KnownPiece(*where)
         return found
+
+    def name(self, name: str, content: Content, frames: Iterable[bytes]) -> None:
+        """Note that a content is stored under a name, with all frames that it needs."""
+        with self._lock, self._database:
+            self._database.execute(
+                "INSERT OR REPLACE INTO named VALUES (?, ?, ?)",
+                (name, msgspec.msgpack.encode(content), b"".join(sorted(frames))),
+            )
+
+    def named(self, name: str) -> NamedContent | None:
+        """Return the content stored under a name; None if there is none, or a part of it is condemned or gone."""
+        rows = self._all("SELECT content, frames FROM named WHERE name = ?", (name,))
+        if not rows:
+            return None
+        frames = set(Content(0, rows[0][1]).frame_ids())
+        packs: dict[bytes, bytes] = {}
+        for some, marks in _batches(frames):
+            packs |= self._all(
+                "SELECT frame, pack FROM frames JOIN packs USING (pack)"
+                f" WHERE frame IN ({marks}) AND condemned IS NULL",
+                some,
+            )
+        if packs.keys() != frames:
+            return None
+        return NamedContent(_read_content(rows[0][0]), frames, set(packs.values()))
 
     def frames_of(self, pack: bytes) -> list[tuple[bytes, FramePlace]]:
         """Return the frames of a pack, in their order."""

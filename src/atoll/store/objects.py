@@ -96,6 +96,11 @@ def checked_name(name: str) -> str:
     Raises:
         InternalError: The name is another one.
     """
-    if len(name) > NAME_MOST or not _NAME.fullmatch(name):
+    if not is_name(name):
         raise InternalError(f"an object of the store cannot be called {name!r}")
     return name
+
+
+def is_name(name: str) -> bool:
+    """Whether an object can have this name everywhere."""
+    return len(name) <= NAME_MOST and _NAME.fullmatch(name) is not None

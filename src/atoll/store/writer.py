@@ -67,6 +67,7 @@ class Writer:
         self._sealed: dict[bytes, _Frame] = {}
         self._uploads: dict[Future[None], tuple[Pack, list[_Frame]]] = {}
         self._pool = ThreadPoolExecutor(_UPLOADS, thread_name_prefix="store-upload")
+        self._named: list[tuple[str, Content, set[bytes]]] = []
         self.used_packs: set[bytes] = set()
         self.frames: set[bytes] = set()
         self.stored_bytes = 0
@@ -116,6 +117,26 @@ class Writer:
         content.add_zeros(size - at)
         return content
 
+    def once(self, name: str, write: Callable[[], Content]) -> Content:
+        """Return what this home has stored under a name, if all of it is still there; otherwise write it.
+
+        Args:
+            name: Names something that never changes, such as a layer of a disk.
+            write: Writes it with this writer.
+        """
+        known = self._catalog.named(name)
+        if known is not None:
+            self.used_packs |= known.packs
+            self.frames |= known.frames
+            return known.content
+        before, self.frames = self.frames, set()
+        try:
+            content = write()
+            self._named.append((name, content, self.frames))
+        finally:
+            self.frames = before | self.frames
+        return content
+
     def finish(self) -> None:
         """Return when all that was written is in the store.
 
@@ -126,6 +147,8 @@ class Writer:
         self._send()
         while self._uploads:
             self._reap(FIRST_COMPLETED)
+        while self._named:
+            self._catalog.name(*self._named.pop())
 
     def known(self, pieces: Sequence[bytes]) -> dict[bytes, tuple[_Frame, int, int]]:
         """Return where pieces are that need not be stored again."""

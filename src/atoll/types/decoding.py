@@ -17,6 +17,8 @@ import msgspec
 _Value = TypeVar("_Value")
 _learning = threading.RLock()
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+# Texts that are no UTF-8, and values in values in values: msgspec lets these errors through.
+_ALSO_WRONG = (UnicodeDecodeError, RecursionError)
 # A child of fork has no thread that would finish what it began to learn.
 if hasattr(os, "register_at_fork"):  # Windows cannot fork
     os.register_at_fork(
@@ -34,7 +36,10 @@ def from_json(data: bytes | bytearray | memoryview | str | msgspec.Raw, kind: An
     Raises:
         msgspec.DecodeError: It is not JSON, or not of that kind.
     """
-    return _decoder(kind).decode(data)
+    try:
+        return _decoder(kind).decode(data)
+    except _ALSO_WRONG as error:
+        raise msgspec.DecodeError(str(error)) from None
 
 
 @overload
@@ -57,7 +62,15 @@ def converted(value: object, kind: Any, *, strict: bool = True) -> Any:
 def msgpack_reader(kind: Any) -> Callable[[bytes], Any]:
     """Return a function that reads MessagePack as a value of ``kind``. It raises ``msgspec.DecodeError``."""
     with _learning:
-        return msgspec.msgpack.Decoder(kind).decode
+        decode = msgspec.msgpack.Decoder(kind).decode
+
+    def read(data: bytes) -> Any:
+        try:
+            return decode(data)
+        except _ALSO_WRONG as error:
+            raise msgspec.DecodeError(str(error)) from None
+
+    return read
 
 
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:

@@ -179,3 +179,21 @@ def test_a_list_that_is_rubbish_is_refused(tmp_path: Path) -> None:
             writing.writer.finish()
         with pytest.raises(DamagedError, match="cannot be read"):
             restored(store, tree, tmp_path / "target")
+
+
+def test_equal_pages_are_found_in_the_files_of_a_checkpoint(tmp_path: Path) -> None:
+    memory = random.Random(3).randbytes(300 * 4096)
+    with store_in_directory() as (store, _):
+        for name, pages in (("first", memory), ("second", bytes(4096) + memory[:4096] * 3 + memory)):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "pages.img").write_bytes(pages)
+        with store.writing() as writing:
+            store_tree(writing.writer, tmp_path / "first", pages=True)
+            writing.writer.finish()
+        before = stored_bytes(store)
+        with store.writing() as writing:
+            tree = store_tree(writing.writer, tmp_path / "second", pages=True)
+            writing.writer.finish()
+        assert stored_bytes(store) - before < 6000
+        restored(store, tree, tmp_path / "target")
+        assert listing(tmp_path / "target") == listing(tmp_path / "second")

@@ -9,10 +9,10 @@ import tempfile
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.store.stores import MemoryObjects, get, noise, put, store_in_directory
+from tests.unit.store.stores import Clock, MemoryObjects, get, noise, put, store_in_directory
 
 from atoll.errors import DamagedError, InvalidSpecError, StoreConflictError
-from atoll.store import Content, Record, Store, StoreKey, stored_bytes
+from atoll.store import Collector, Content, Record, Store, StoreKey, Writing, stored_bytes
 
 PAGE = 4096
 
@@ -193,3 +193,52 @@ def test_a_file_that_becomes_shorter_is_an_error() -> None:
         file.flush()
         with pytest.raises(Exception, match="shorter"):
             writing.writer.write_file(file.fileno(), 20_000)
+
+
+def test_what_never_changes_is_read_once() -> None:
+    objects, clock = MemoryObjects(), Clock()
+    store = Store(objects=objects, key=StoreKey.new(), grace_s=10, now_s=clock)
+    data, reads = noise(5, 100), 0
+
+    def layer(writing: Writing) -> Content:
+        nonlocal reads
+        reads += 1
+        return writing.writer.write(data)
+
+    for name in ("a", "b"):
+        with store.writing() as writing:
+            content = writing.writer.once("layer 1", lambda: layer(writing))  # noqa: B023 - called at once
+            assert set(content.frame_ids()) <= writing.writer.frames
+            record = Record(kind="sandbox", record_id=name, changed_at=0.0)
+            writing.commit(record, {"layer": content}, store.records.find("sandbox", name))
+    assert reads == 1
+    store.records.erase("sandbox", "a")
+    Collector(store=store, waste=0).collect()
+    store.records.erase("sandbox", "b")
+    Collector(store=store, waste=0).collect()
+    # Nothing of it may be relied on any more.
+    with store.writing() as writing:
+        content = writing.writer.once("layer 1", lambda: layer(writing))
+        assert reads == 2
+        clock.now_s += 4
+        writing.commit(Record(kind="sandbox", record_id="c", changed_at=0.0), {"layer": content})
+    clock.now_s += 20
+    Collector(store=store, waste=0).collect()
+    Collector(store=store, waste=0).collect()
+    with store.reading() as reader:
+        assert reader.read(content) == data
+
+
+def test_a_name_whose_writing_failed_is_written_again() -> None:
+    store = in_memory()
+
+    def fails() -> Content:
+        raise OSError("no disk")
+
+    with store.writing() as writing, pytest.raises(OSError, match="no disk"):
+        writing.writer.once("layer", fails)
+    with store.writing() as writing:
+        content = writing.writer.once("layer", lambda: writing.writer.write(b"data"))
+        writing.writer.finish()
+    with store.reading() as reader:
+        assert reader.read(content) == b"data"

@@ -89,3 +89,11 @@ def test_values_are_converted_strictly_unless_asked_otherwise() -> None:
 
 def test_message_pack_is_read_as_its_kind() -> None:
     assert msgpack_reader(Point | None)(msgspec.msgpack.encode(Point(3))) == Point(3)
+
+
+@pytest.mark.parametrize("data", [b'"\xe1"', b"\xe1", b'{"\xe1": 1}', b"[" * 100_000, b"", b'"\xed\xa0\x80"'])
+def test_whatever_is_wrong_with_the_bytes_is_one_kind_of_error(data: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        from_json(data)
+    with pytest.raises(msgspec.DecodeError):
+        msgpack_reader(dict[str, str])(b"\x81\xa1\xe1\xa1\xe1")

@@ -106,7 +106,7 @@ def last_words(log: Path) -> str:
     for line in reversed(lines):
         try:
             entry = from_json(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except msgspec.DecodeError:
             continue
         if isinstance(entry, dict) and entry.get("level") in ("error", "fatal"):
             return str(entry.get("msg"))

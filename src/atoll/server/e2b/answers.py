@@ -132,5 +132,5 @@ async def read_json(request: Request, kind: type[_Value], *, limit_bytes: int = 
     data = await read_body(request, limit_bytes=limit_bytes)
     try:
         return from_json(data or b"{}", kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except msgspec.DecodeError as error:
         raise Refusal(400, f"the body is invalid: {error}") from None

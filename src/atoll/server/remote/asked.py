@@ -46,7 +46,7 @@ class Asked:
         """
         try:
             return from_json(self.body or b"{}", kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except msgspec.DecodeError as error:
             raise InvalidSpecError(f"the body is invalid: {error}") from None
 
     def write(self, value: object) -> None:

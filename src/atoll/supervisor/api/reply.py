@@ -86,7 +86,7 @@ async def read_body(request: Request, kind: type[_T]) -> _T:
         raise InvalidSpecError("the request ended too early") from None
     try:
         return from_json(bytes(data) or b"{}", kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except msgspec.DecodeError as error:
         raise InvalidSpecError(f"the request's body is invalid: {error}", hint="see /docs") from None
 
 

@@ -80,7 +80,7 @@ class AskWebhook:
         """Answer the ask if the reply says how. It must name the digest that was posted."""
         try:
             said = from_json(reply, _Reply)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except msgspec.DecodeError:
             return
         answer = Answer(digest=said.digest, allow=said.allow, reason=said.reason)
         try:

@@ -51,7 +51,7 @@ class AlertBook:
             return
         for line in data.splitlines():
             # The first one may be cut by where reading began, the last one by a power cut.
-            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            with contextlib.suppress(msgspec.DecodeError):
                 self._keep(from_json(line, Alert))
 
     def next_id(self) -> int:

@@ -52,7 +52,7 @@ class Seen:
             _log.error("cannot read what raises no alert: %s", error)
             return
         for text in lines:
-            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):  # the end of a torn write
+            with contextlib.suppress(msgspec.DecodeError):  # the end of a torn write
                 line = from_json(text, _Line)
                 if line.kind == "host":
                     self._hosts[line.of].add(line.name)
