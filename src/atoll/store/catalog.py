@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,8 +14,8 @@ import msgspec
 
 from atoll.errors import DamagedError
 from atoll.store.contents import Content
-from atoll.store.frames import FrameEntry, FramePlace, places_of
-from atoll.store.keys import StoreKey
+from atoll.store.frames import FrameEntry, FramePlace, PackIndex, places_of
+from atoll.store.keys import ID_BYTES, StoreKey
 from atoll.store.objects import MissingObjectError, Objects
 from atoll.types.internal import msgpack_reader
 
@@ -25,6 +26,7 @@ CREATE TABLE IF NOT EXISTS frames (
     PRIMARY KEY (frame, pack)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS frames_of_packs ON frames (pack);
+CREATE TABLE IF NOT EXISTS indexes (name TEXT, pack BLOB, PRIMARY KEY (name, pack)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS pieces (
     piece BLOB PRIMARY KEY, frame BLOB, start INTEGER, length INTEGER
 ) WITHOUT ROWID;
@@ -39,7 +41,7 @@ SELECT frame, pack, size FROM (
 ) WHERE place = 1
 """
 _AT_ONCE = 500
-_read_index = msgpack_reader(list[FrameEntry])
+_read_index = msgpack_reader(list[PackIndex])
 _read_content = msgpack_reader(Content)
 
 
@@ -90,17 +92,23 @@ class Catalog:
             StoreError: The store cannot be reached.
             DamagedError: An index is not as it was written.
         """
-        known = self.packs().keys()
         prefix = f"{self._key.domain}/indexes"
-        there = {bytes.fromhex(one.name.rpartition("/")[2]) for one in self._objects.list(prefix)}
-        condemned = condemned_packs(self._objects, self._key.domain)
-        for pack in there - known:
+        known = self.indexes().keys()
+        while True:
+            there = {one.name for one in self._objects.list(prefix)}
             try:
-                self.add(pack, self._index(pack))
+                for name in there - known:
+                    self.add(name, self._index(name))
             except MissingObjectError:
-                there.discard(pack)  # removed meanwhile
+                known = self.indexes().keys()
+                continue  # somebody has put another one in its place
+            break
+        condemned = condemned_packs(self._objects, self._key.domain)
         with self._lock, self._database:
-            for pack in known - there:
+            self._database.executemany(
+                "DELETE FROM indexes WHERE name = ?", ((each,) for each in known - there)
+            )
+            for (pack,) in self._all("SELECT pack FROM packs WHERE pack NOT IN (SELECT pack FROM indexes)"):
                 self._forget(pack)
             self._database.execute("UPDATE packs SET condemned = NULL WHERE condemned IS NOT NULL")
             self._database.executemany(
@@ -108,17 +116,26 @@ class Catalog:
                 [(at_s, pack) for pack, at_s in condemned.items()],
             )
 
-    def add(self, pack: bytes, entries: Sequence[FrameEntry]) -> None:
-        """Note a pack with its frames."""
+    def add(self, name: str, packs: Iterable[PackIndex]) -> None:
+        """Note an index of this name, with its packs and their frames."""
         with self._lock, self._database:
-            self._database.execute("INSERT OR IGNORE INTO packs VALUES (?, NULL)", (pack,))
-            self._database.executemany(
-                "INSERT OR REPLACE INTO frames VALUES (?, ?, ?, ?, ?, ?)",
-                (
-                    (frame, pack, place.number, place.start, place.size, place.length)
-                    for frame, place in places_of(pack, list(entries)).items()
-                ),
-            )
+            for each in packs:
+                self._database.execute("INSERT OR REPLACE INTO indexes VALUES (?, ?)", (name, each.pack))
+                self._database.execute("INSERT OR IGNORE INTO packs VALUES (?, NULL)", (each.pack,))
+                self._database.executemany(
+                    "INSERT OR REPLACE INTO frames VALUES (?, ?, ?, ?, ?, ?)",
+                    (
+                        (frame, each.pack, place.number, place.start, place.size, place.length)
+                        for frame, place in places_of(each.pack, each.entries).items()
+                    ),
+                )
+
+    def indexes(self) -> dict[str, set[bytes]]:
+        """Return the names of all known indexes, with their packs."""
+        found: dict[str, set[bytes]] = {}
+        for name, pack in self._all("SELECT name, pack FROM indexes"):
+            found.setdefault(name, set()).add(pack)
+        return found
 
     def add_pieces(self, pieces: Iterable[tuple[bytes, bytes, int, int]]) -> None:
         """Note where pieces are: piece, frame, first byte, length in bytes."""
@@ -184,13 +201,10 @@ class Catalog:
             return None
         return NamedContent(_read_content(rows[0][0]), frames, set(packs.values()))
 
-    def frames_of(self, pack: bytes) -> list[tuple[bytes, FramePlace]]:
+    def entries(self, pack: bytes) -> list[FrameEntry]:
         """Return the frames of a pack, in their order."""
-        rows = self._all(
-            "SELECT frame, pack, number, start, size, length FROM frames WHERE pack = ? ORDER BY number",
-            (pack,),
-        )
-        return [(frame, FramePlace(*place)) for frame, *place in rows]
+        rows = self._all("SELECT frame, size, length FROM frames WHERE pack = ? ORDER BY number", (pack,))
+        return [FrameEntry(*row) for row in rows]
 
     def packs(self) -> Mapping[bytes, float | None]:
         """Return all known packs, with the time in Unix seconds at which they were condemned."""
@@ -233,15 +247,20 @@ class Catalog:
         with self._lock, self._database:
             self._forget(pack)
 
+    def forget_index(self, name: str) -> None:
+        """Forget an index that was removed."""
+        with self._lock, self._database:
+            self._database.execute("DELETE FROM indexes WHERE name = ?", (name,))
+
     def _forget(self, pack: bytes) -> None:
         self._database.execute("DELETE FROM packs WHERE pack = ?", (pack,))
         self._database.execute("DELETE FROM frames WHERE pack = ?", (pack,))
+        self._database.execute("DELETE FROM indexes WHERE pack = ?", (pack,))
 
-    def _index(self, pack: bytes) -> list[FrameEntry]:
-        name = index_name(self._key.domain, pack)
+    def _index(self, name: str) -> list[PackIndex]:
         data = self._key.open(name, self._objects.read(name))
         try:
-            found: list[FrameEntry] = _read_index(data)
+            found: list[PackIndex] = _read_index(data)
         except msgspec.DecodeError:
             raise DamagedError(f"the index {name} of the store cannot be read") from None
         return found
@@ -251,14 +270,11 @@ class Catalog:
             return self._database.execute(sql, values).fetchall()
 
 
-def index_name(domain: str, pack: bytes) -> str:
-    """Return the name of the object that says what a pack has in it."""
-    return f"{domain}/indexes/{pack.hex()}"
-
-
-def sealed_index(key: StoreKey, pack: bytes, entries: Sequence[FrameEntry]) -> bytes:
-    """Return the content of a pack's index."""
-    return key.seal(index_name(key.domain, pack), msgspec.msgpack.encode(list(entries)))
+def put_index(objects: Objects, key: StoreKey, packs: Sequence[PackIndex]) -> str:
+    """Write an index of packs that are in the store, and return its name."""
+    name = f"{key.domain}/indexes/{os.urandom(ID_BYTES).hex()}"
+    objects.put(name, key.seal(name, msgspec.msgpack.encode(packs)))
+    return name
 
 
 def condemned_name(domain: str, pack: bytes, at_s: float) -> str:

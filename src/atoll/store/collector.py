@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
 
 from atoll.errors import StoreError
-from atoll.store.catalog import condemned_name, index_name, sealed_index
+from atoll.store.catalog import condemned_name, put_index
 from atoll.store.contents import Content
-from atoll.store.frames import Pack, pack_name
+from atoll.store.frames import Pack, PackIndex, pack_name
+from atoll.store.lease import Lease
 from atoll.store.store import Store, Told
 from atoll.store.writer import PACK_BYTES
 
 WASTE = 0.25
 """A pack with a bigger part that nothing needs is written anew without it."""
+MERGED_INDEXES, MERGED_PACKS = 64, 1024
+"""So many small indexes become one, of so many packs or a few more."""
 
 
 class Collected(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +45,7 @@ class _Counts:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Collector:
-    """Collects the packs of one owner, beside others that write, read and collect.
+    """Collects the packs of one owner, beside others that write and read. Of collectors, one at a time works.
 
     What nothing needs is first condemned. From then on no writer relies on it. It is removed once the grace is
     over and still nothing needs it. So a writer that took it for granted has either written its record by
@@ -65,6 +68,7 @@ class Collector:
             told: Called with a number of bytes after each part. What it raises ends the work, at any point.
 
         Raises:
+            InUseError: Another collector works, or has died within the last hour.
             DamagedError: A record or its list of contents cannot be read. Then nothing is removed, since
                 nobody knows what it needs.
             StoreError: The store cannot be reached.
@@ -72,19 +76,8 @@ class Collector:
         self._did = _Counts()
         # A grace that ends later is not over yet: records may have come since this collection has read them.
         self._began_s = self.store.now_s()
-        self.store.catalog.refresh()
-        self.store.catalog.set_live(self._needed(told))
-        live = self.store.catalog.live_bytes()
-        self._condemn_unknown()
-        for pack, since_s in self.store.catalog.packs().items():
-            size, needed = live[pack]
-            if since_s is not None:
-                self._look_again(pack, since_s, size, needed)
-            elif needed == 0:
-                self._condemn(pack)
-            elif size - needed > self.waste * size:
-                self._move(pack, told)
-        self.store.catalog.forget_lost_pieces()
+        with Lease(self.store) as lease:
+            self._collect(lease, told)
         did = self._did
         return Collected(
             removed=did.removed,
@@ -93,6 +86,36 @@ class Collector:
             spared=did.spared,
             moved_bytes=did.moved_bytes,
         )
+
+    def _collect(self, lease: Lease, told: Told) -> None:
+        def renewing(count: int) -> None:
+            lease.renew()
+            told(count)
+
+        catalog = self.store.catalog
+        catalog.refresh()
+        catalog.set_live(self._needed(renewing))
+        live = catalog.live_bytes()
+        removable = self._unknown()
+        for pack, since_s in catalog.packs().items():
+            lease.renew()
+            size, needed = live[pack]
+            if since_s is None:
+                if needed == 0:
+                    self._condemn(pack)
+                elif size - needed > self.waste * size:
+                    self._move(pack, renewing)
+            elif needed:
+                self._remove_marks(pack)
+                self._did.spared += 1
+            elif self._is_over(since_s):
+                removable[pack] = size
+        self._remove(removable, lease)
+        self._merge(lease)
+        catalog.forget_lost_pieces()
+
+    def _is_over(self, since_s: float) -> bool:
+        return self._began_s - since_s > self.store.grace_s
 
     def _needed(self, told: Told) -> Iterator[bytes]:
         """Yield the ids of all frames that a record needs."""
@@ -103,30 +126,20 @@ class Collector:
                     frames = self.store.manifest(record, reader).frames
                     yield from Content(0, frames).frame_ids()
 
-    def _look_again(self, pack: bytes, since_s: float, size: int, needed: int) -> None:
-        if needed:
-            self._remove_marks(pack)
-            self._did.spared += 1
-        elif self._began_s - since_s > self.store.grace_s:
-            self._remove(pack)
-            self._did.removed += 1
-            self._did.removed_bytes += size
-
-    def _condemn_unknown(self) -> None:
-        """Condemn packs without an index: their writers ended before they wrote it."""
-        domain, catalog = self.store.key.domain, self.store.catalog
-        known = catalog.packs()
-        marked = catalog.condemned()
-        for one in self.store.objects.list(f"{domain}/packs"):
+    def _unknown(self) -> dict[bytes, int]:
+        """Condemn packs without an index, whose writers ended before they wrote it. Returns the removable ones."""
+        catalog = self.store.catalog
+        known, marked = catalog.packs(), catalog.condemned()
+        removable = {}
+        for one in self.store.objects.list(f"{self.store.key.domain}/packs"):
             pack = bytes.fromhex(one.name.rpartition("/")[2])
             if pack in known:
                 continue
             if pack not in marked:
                 self._condemn(pack)
-            elif self._began_s - marked[pack] > self.store.grace_s:
-                self._remove(pack)
-                self._did.removed += 1
-                self._did.removed_bytes += one.size
+            elif self._is_over(marked[pack]):
+                removable[pack] = one.size
+        return removable
 
     def _condemn(self, pack: bytes) -> None:
         # rounded up, so that the grace is never shorter
@@ -149,19 +162,54 @@ class Collector:
         self._condemn(pack)
 
     def _put(self, pack: Pack) -> None:
-        key, objects = self.store.key, self.store.objects
-        objects.put(pack_name(key.domain, pack.id), pack.data())
-        objects.put(index_name(key.domain, pack.id), sealed_index(key, pack.id, pack.entries))
-        self.store.catalog.add(pack.id, pack.entries)
+        self.store.objects.put(pack_name(self.store.key.domain, pack.id), pack.data())
+        self._index([pack.index()])
         self._did.moved_bytes += pack.size
 
-    def _remove(self, pack: bytes) -> None:
-        """Remove a pack, its index first: what is left after a crash is a pack without an index."""
-        domain = self.store.key.domain
-        self.store.objects.remove([index_name(domain, pack)])
-        self.store.objects.remove([pack_name(domain, pack)])
-        self._remove_marks(pack)
-        self.store.catalog.forget(pack)
+    def _index(self, packs: list[PackIndex]) -> None:
+        name = put_index(self.store.objects, self.store.key, packs)
+        self.store.catalog.add(name, packs)
+
+    def _remove(self, removable: Mapping[bytes, int], lease: Lease) -> None:
+        """Remove packs, from their indexes first: what is left after a crash is a pack without an index."""
+        for name, packs in self.store.catalog.indexes().items():
+            if packs & removable.keys():
+                lease.renew()
+                self._replace([name], packs - removable.keys())
+        for pack, size in removable.items():
+            lease.renew()
+            self.store.objects.remove([pack_name(self.store.key.domain, pack)])
+            self._remove_marks(pack)
+            self.store.catalog.forget(pack)
+            self._did.removed += 1
+            self._did.removed_bytes += size
+
+    def _merge(self, lease: Lease) -> None:
+        """Put one index in the place of many small ones, so that a home that knows nothing yet reads few."""
+        catalog = self.store.catalog
+        small = {name: packs for name, packs in catalog.indexes().items() if len(packs) < MERGED_PACKS}
+        if len(small) < MERGED_INDEXES:
+            return
+        lease.renew()
+        together: list[str] = []
+        packs: set[bytes] = set()
+        for name, more in small.items():
+            together.append(name)
+            packs |= more
+            if len(packs) >= MERGED_PACKS:
+                self._replace(together, packs)
+                together, packs = [], set()
+        if len(together) > 1:
+            self._replace(together, packs)
+
+    def _replace(self, names: list[str], packs: set[bytes]) -> None:
+        """Put one index with these packs in the place of others."""
+        catalog = self.store.catalog
+        if packs:
+            self._index([PackIndex(pack, catalog.entries(pack)) for pack in sorted(packs)])
+        self.store.objects.remove(names)
+        for name in names:
+            catalog.forget_index(name)
 
     def _remove_marks(self, pack: bytes) -> None:
         prefix = f"{self.store.key.domain}/condemned"

@@ -36,6 +36,13 @@ class FrameEntry(msgspec.Struct, frozen=True, array_like=True):
     length: int
 
 
+class PackIndex(msgspec.Struct, frozen=True, array_like=True):
+    """A pack in an index, with its frames in their order."""
+
+    pack: bytes
+    entries: list[FrameEntry]
+
+
 class FramePlace(NamedTuple):
     """Where a frame is. ``number`` counts the frames of the pack, ``start`` and ``size`` are in sealed bytes."""
 
@@ -73,9 +80,9 @@ class Pack:
         """Return the whole pack."""
         return b"".join(self._parts)
 
-    def places(self) -> dict[bytes, FramePlace]:
-        """Return where each frame is."""
-        return places_of(self.id, self.entries)
+    def index(self) -> PackIndex:
+        """Return its part of an index."""
+        return PackIndex(self.id, self.entries)
 
 
 class OpenPack:

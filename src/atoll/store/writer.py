@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 
 from atoll.errors import StoreError
-from atoll.store.catalog import Catalog, index_name, sealed_index
+from atoll.store.catalog import Catalog, put_index
 from atoll.store.contents import HOLE, Content
 from atoll.store.frames import FRAME_BYTES, PIECE_MOST, Pack, pack_name
 from atoll.store.keys import StoreKey
@@ -65,7 +65,7 @@ class Writer:
         self._packed: list[_Frame] = []
         self._fresh: dict[bytes, tuple[_Frame, int, int]] = {}
         self._sealed: dict[bytes, _Frame] = {}
-        self._uploads: dict[Future[None], tuple[Pack, list[_Frame]]] = {}
+        self._uploads: dict[Future[str], tuple[Pack, list[_Frame]]] = {}
         self._pool = ThreadPoolExecutor(_UPLOADS, thread_name_prefix="store-upload")
         self._named: list[tuple[str, Content, set[bytes]]] = []
         self.used_packs: set[bytes] = set()
@@ -214,24 +214,25 @@ class Writer:
             self._reap(FIRST_COMPLETED)
         self._uploads[self._pool.submit(self._upload, pack)] = (pack, frames)
 
-    def _upload(self, pack: Pack) -> None:
-        if pack.entries:
-            self._objects.put(pack_name(self._key.domain, pack.id), pack.data())
-            index = sealed_index(self._key, pack.id, pack.entries)
-            self._objects.put(index_name(self._key.domain, pack.id), index)
+    def _upload(self, pack: Pack) -> str:
+        """Write a pack and its index, and return the name of the index."""
+        if not pack.entries:
+            return ""
+        self._objects.put(pack_name(self._key.domain, pack.id), pack.data())
+        return put_index(self._objects, self._key, [pack.index()])
 
     def _reap(self, which: str) -> None:
         done, _ = wait(self._uploads, return_when=which)
         for future in done:
             pack, frames = self._uploads.pop(future)
-            future.result()
+            index = future.result()
             pieces = [
                 (piece, frame.id, start, length) for frame in frames for piece, start, length in frame.pieces
             ]
             if pack.entries:
                 self.stored_bytes += pack.size
                 self.used_packs.add(pack.id)
-                self._catalog.add(pack.id, pack.entries)
+                self._catalog.add(index, [pack.index()])
             self._catalog.add_pieces(pieces)
             for piece, *_ in pieces:
                 self._fresh.pop(piece, None)

@@ -76,7 +76,7 @@ def test_a_tree_comes_back_with_all_that_it_has(tmp_path: Path) -> None:
         assert one.stat().st_ino == other.stat().st_ino
         # seven hundred small files share frames
         assert len(store.catalog.packs()) == 1
-        assert sum(len(store.catalog.frames_of(pack)) for pack in store.catalog.packs()) < 30
+        assert sum(len(store.catalog.entries(pack)) for pack in store.catalog.packs()) < 30
 
 
 def test_the_same_tree_takes_nothing_a_second_time(tmp_path: Path) -> None:

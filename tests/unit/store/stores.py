@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from atoll.errors import StoreError
+from atoll.errors import StoreConflictError, StoreError
 from atoll.store import (
     DirectoryObjects,
     MissingObjectError,
@@ -51,13 +51,15 @@ class MemoryObjects(Objects):
 
     def create(self, name: str, data: bytes) -> str:
         self._step()
-        assert name not in self.objects
+        if name in self.objects:
+            raise StoreConflictError(f"{name} is there")
         self.objects[name] = data
         return str(hash(data))
 
     def replace(self, name: str, data: bytes, tag: str) -> str:
         self._step()
-        assert str(hash(self.objects[name])) == tag
+        if name not in self.objects or str(hash(self.objects[name])) != tag:
+            raise StoreConflictError(f"{name} was changed")
         self.objects[name] = data
         return str(hash(data))
 

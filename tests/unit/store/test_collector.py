@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.unit.store.stores import Clock, MemoryObjects, get, noise, put
 
-from atoll.errors import DamagedError, StoreError
-from atoll.store import Collector, Record, Store, StoreKey, stored_bytes
+from atoll.errors import DamagedError, InUseError, StoreError
+from atoll.store import Collector, Record, Store, StoreKey, collector, stored_bytes
+from atoll.store.lease import Lease
 
 GRACE_S = 3600.0
 
@@ -43,7 +44,7 @@ def test_what_nothing_needs_goes_after_the_grace_and_not_before() -> None:
     Collector(store=store).collect()
     clock.now_s += GRACE_S + 3
     Collector(store=store).collect()
-    assert stored_bytes(store) == 0
+    assert [name for name in store.objects.list(store.key.domain) if "/records/lease/" not in name.name] == []
 
 
 def test_what_was_condemned_and_is_needed_again_is_spared() -> None:
@@ -118,7 +119,58 @@ def test_nothing_is_removed_while_a_record_cannot_be_read() -> None:
         with pytest.raises(DamagedError, match="records/snapshot/a"):
             Collector(store=store).collect()
         clock.now_s += 2 * GRACE_S
-    assert objects.objects == before
+    assert {name: data for name, data in objects.objects.items() if "/lease/" not in name} == before
+
+
+def test_one_collector_works_at_a_time_and_a_dead_one_is_followed_after_an_hour() -> None:
+    clock, objects = Clock(), MemoryObjects()
+    store = a_store(objects, clock=clock)
+    other = a_store(objects, store.key, clock)
+    put(store, "a", noise(1, 100))
+    store.records.erase("snapshot", "a")
+    with Lease(store), pytest.raises(InUseError):
+        Collector(store=other).collect()
+    objects.left = 1
+    with pytest.raises(StoreError):
+        Collector(store=store).collect()
+    objects.left = None
+    with pytest.raises(InUseError):
+        Collector(store=other).collect()
+    clock.now_s += 3601
+    with Lease(store) as late:
+        clock.now_s += 3601
+        Collector(store=other).collect()
+        with pytest.raises(InUseError):
+            late.renew()
+    Collector(store=other).collect()
+
+
+def test_many_small_indexes_become_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector, "MERGED_INDEXES", 8)
+    monkeypatch.setattr(collector, "MERGED_PACKS", 16)
+    clock, objects = Clock(), MemoryObjects()
+    store = a_store(objects, clock=clock)
+    kept = {f"r{number}": noise(number, 3) for number in range(30)}
+    for name, data in kept.items():
+        put(store, name, data)
+    stale = a_store(objects, store.key, clock)
+    stale.catalog.refresh()
+    indexes = f"{store.key.domain}/indexes"
+    assert len(list(objects.list(indexes))) == 30
+    Collector(store=store).collect()
+    assert len(list(objects.list(indexes))) == 2
+    for one in (store, stale, a_store(objects, store.key, clock)):
+        assert {name: get(one, name) for name in kept} == kept
+    # What goes is taken out of the index of many.
+    for name in list(kept)[::2]:
+        store.records.erase("snapshot", name)
+    Collector(store=store).collect()
+    clock.now_s += GRACE_S + 3
+    assert Collector(store=stale).collect().removed == 15
+    assert len(list(objects.list(f"{store.key.domain}/packs"))) == 15
+    fresh = a_store(objects, store.key, clock)
+    assert {name: get(fresh, name) for name in list(kept)[1::2]} == dict(list(kept.items())[1::2])
+    assert len(fresh.catalog.packs()) == 15
 
 
 class Histories(RuleBasedStateMachine):
@@ -128,6 +180,8 @@ class Histories(RuleBasedStateMachine):
     def begin(self, seed: int) -> None:
         self.clock, self.objects, self.key = Clock(), MemoryObjects(), StoreKey.new()
         self.stores = [a_store(self.objects, self.key, self.clock) for _ in range(2)]
+        self.bounds = collector.MERGED_INDEXES, collector.MERGED_PACKS
+        collector.MERGED_INDEXES, collector.MERGED_PACKS = 2, 3
         self.kept: dict[str, bytes] = {}
         self.random = random.Random(seed)
 
@@ -152,7 +206,7 @@ class Histories(RuleBasedStateMachine):
     @rule(home=st.integers(0, 1), dies=st.none() | st.integers(0, 6))
     def collect(self, home: int, dies: int | None) -> None:
         self.objects.left = dies
-        with contextlib.suppress(StoreError):
+        with contextlib.suppress(StoreError, InUseError):
             Collector(store=self.stores[home], waste=0).collect()
         self.objects.left = None
 
@@ -172,16 +226,25 @@ class Histories(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "stores"):
             return
+        try:
+            self.check_the_end()
+        finally:
+            collector.MERGED_INDEXES, collector.MERGED_PACKS = self.bounds
+
+    def check_the_end(self) -> None:
+        """All that is needed is there once, and nothing else."""
         for _ in range(3):
-            Collector(store=self.stores[1], waste=0).collect()
             self.clock.now_s += GRACE_S + 3
+            Collector(store=self.stores[1], waste=0).collect()
         needed = {
-            frame for record in self.stores[1].records.list() for frame in _frames(self.stores[1], record)
+            frame
+            for record in self.stores[1].records.list("snapshot")
+            for frame in _frames(self.stores[1], record)
         }
         stored = [
-            frame
+            entry.frame
             for pack in self.stores[1].catalog.packs()
-            for frame, _ in self.stores[1].catalog.frames_of(pack)
+            for entry in self.stores[1].catalog.entries(pack)
         ]
         assert set(stored) == needed
         assert len(stored) == len(needed)
