@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 import msgspec
 
 from atoll.errors import StoreError
-from atoll.store.catalog import condemned_name, put_index
+from atoll.store.catalog import condemned_name, condemned_packs, put_index
 from atoll.store.contents import Content
 from atoll.store.frames import Pack, PackIndex, pack_name
 from atoll.store.lease import Lease
+from atoll.store.live_frames import LiveFrames
 from atoll.store.store import Store, Told
 from atoll.store.writer import PACK_BYTES
 
@@ -60,6 +61,10 @@ class Collector:
     waste: float = WASTE
     _did: _Counts = field(default_factory=_Counts, init=False)
     _began_s: float = field(default=0.0, init=False)
+    _live: LiveFrames = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._live = LiveFrames(self.store.catalog)
 
     def collect(self, told: Told = lambda _: None) -> Collected:
         """Condemn, move and remove.
@@ -94,8 +99,8 @@ class Collector:
 
         catalog = self.store.catalog
         catalog.refresh()
-        catalog.set_live(self._needed(renewing))
-        live = catalog.live_bytes()
+        self._live.set(self._needed(renewing))
+        live = self._live.sizes()
         removable = self._unknown()
         for pack, since_s in catalog.packs().items():
             lease.renew()
@@ -129,7 +134,7 @@ class Collector:
     def _unknown(self) -> dict[bytes, int]:
         """Condemn packs without an index, whose writers ended before they wrote it. Returns the removable ones."""
         catalog = self.store.catalog
-        known, marked = catalog.packs(), catalog.condemned()
+        known, marked = catalog.packs(), condemned_packs(self.store.objects, self.store.key.domain)
         removable = {}
         for one in self.store.objects.list(f"{self.store.key.domain}/packs"):
             pack = bytes.fromhex(one.name.rpartition("/")[2])
@@ -149,7 +154,7 @@ class Collector:
 
     def _move(self, pack: bytes, told: Told) -> None:
         """Write the needed frames of a pack into a new one, and condemn the old one."""
-        frames = self.store.catalog.live_frames(pack)
+        frames = self._live.of(pack)
         new = Pack(self.store.key)
         with self.store.reading(told) as reader:
             for frame, data in reader.frames(frames):
