@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from atoll.errors import DamagedError
+from atoll.errors import DamagedError, StoreError
 from atoll.store.catalog_file import CatalogFile, batches
 from atoll.store.contents import Content
 from atoll.store.frames import FrameEntry, FramePlace, PackIndex, places_of
@@ -18,6 +18,7 @@ from atoll.store.keys import ID_BYTES, StoreKey
 from atoll.store.objects import MissingObjectError, Objects
 from atoll.types.internal import msgpack_reader
 
+_LISTS_MOST = 10
 _read_index = msgpack_reader(list[PackIndex])
 _read_content = msgpack_reader(Content)
 
@@ -70,17 +71,8 @@ class Catalog:
             StoreError: The store cannot be reached.
             DamagedError: An index is not as it was written.
         """
-        prefix = f"{self._key.domain}/indexes"
         known = self.indexes().keys()
-        while True:
-            there = {one.name for one in self._objects.list(prefix)}
-            try:
-                for name in there - known:
-                    self.add(name, self._index(name))
-            except MissingObjectError:
-                known = self.indexes().keys()
-                continue  # somebody has put another one in its place
-            break
+        there = self._learnt(known)
         condemned = condemned_packs(self._objects, self._key.domain)
         with self.file.changing() as database:
             database.executemany("DELETE FROM indexes WHERE name = ?", ((each,) for each in known - there))
@@ -93,6 +85,21 @@ class Catalog:
                 "UPDATE packs SET condemned = ? WHERE pack = ?",
                 [(at_s, pack) for pack, at_s in condemned.items()],
             )
+
+    def _learnt(self, known: Set[str]) -> Set[str]:
+        """Read the indexes that are new, and return the names of all."""
+        left = _LISTS_MOST
+        while True:
+            there = {one.name for one in self._objects.list(f"{self._key.domain}/indexes")}
+            try:
+                for name in there - known - self.indexes().keys():
+                    self.add(name, self._index(name))
+            except MissingObjectError as error:
+                left -= 1
+                if not left:
+                    raise StoreError(f"the store lists {error.args[0]}, and does not have it") from None
+                continue  # somebody has put another one in its place
+            return there
 
     def add(self, name: str, packs: Iterable[PackIndex]) -> None:
         """Note an index of this name, with its packs and their frames."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from tests.unit.store.stores import MemoryObjects, get, noise, put
 
-from atoll.errors import DamagedError
-from atoll.store import Store, StoreKey
+from atoll.errors import DamagedError, StoreError
+from atoll.store import Store, StoredObject, StoreKey
 
 DATA = noise(1, 64)
 
@@ -74,3 +76,18 @@ def test_a_lost_catalog_is_made_anew(tmp_path_factory: pytest.TempPathFactory) -
     store = Store(objects=objects, key=key, catalog_path=path)
     assert get(store, "a") == DATA
     store.close()
+
+
+def test_an_index_that_is_listed_and_not_there_ends_the_search() -> None:
+    store, objects = a_store()
+
+    class Ghosts(MemoryObjects):
+        def list(self, prefix: str) -> Iterator[StoredObject]:
+            yield from super().list(prefix)
+            if prefix.endswith("/indexes"):
+                yield StoredObject(f"{prefix}/{'0' * 32}", 1)
+
+    ghosts = Ghosts()
+    ghosts.objects = objects.objects
+    with pytest.raises(StoreError, match="does not have it"):
+        get(Store(objects=ghosts, key=store.key), "a")
