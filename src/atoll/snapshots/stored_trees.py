@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from atoll.errors import DamagedError
+from atoll.errors import DamagedError, UnsupportedError
 from atoll.host import TreeDirectory, attributes_of, open_below, open_top, walk_tree
 from atoll.store import Content, ContentWriter, Reader, Writer
 from atoll.types.internal import msgpack_reader
@@ -42,7 +42,7 @@ class StoredEntry(msgspec.Struct, frozen=True, array_like=True, tag="e"):
     modified: tuple[int, int]
     device: int = 0
     link: int = 0
-    attributes: dict[str, bytes] = {}
+    attributes: dict[bytes, bytes] = {}
     target: bytes = b""
     content: Content | None = None
 
@@ -79,16 +79,19 @@ def store_tree(writer: Writer, top: Path, *, pages: bool = False) -> Content:
     Raises:
         OSError: Something cannot be read.
         StoreError: The store cannot be reached.
+        UnsupportedError: It has more than ten million files.
     """
-    blocks: list[bytes] = []
+    blocks = bytearray()
     with open_top(top) as descriptor:
         told = _Teller(writer, pages=pages)
         for record in walk_tree(descriptor, told):
             told.add(record)
             if len(told.records) >= _BLOCK_ENTRIES:
-                blocks.append(told.block())
-    blocks.append(told.block())
-    return writer.write(b"".join(blocks))
+                blocks += told.block()
+                if len(blocks) > LIST_MOST_BYTES:
+                    raise UnsupportedError(f"{top} has too many files to be stored")
+    blocks += told.block()
+    return writer.write(bytes(blocks))
 
 
 def restore_tree(reader: Reader, tree: Content, into: Path) -> None:
@@ -100,16 +103,17 @@ def restore_tree(reader: Reader, tree: Content, into: Path) -> None:
         DamagedError: The list or a content is not as it was written.
         OSError: Something cannot be written. The caller removes the part that was.
     """
-    if tree.size > LIST_MOST_BYTES:
-        raise DamagedError(f"the list of a stored tree has {tree.size} bytes, more than any")
-    data = reader.read(tree)
-    with open_top(into) as top:
-        with contextlib.closing(_Restored(reader, top)) as restored:
-            for record in _records(data):
-                restored.add(record)
-            restored.flush()
-        # At last: what is written into a directory changes its times, and its mode may forbid it.
-        _finish_directories(top, data)
+    data = reader.read(tree, LIST_MOST_BYTES)
+    try:
+        with open_top(into) as top:
+            with contextlib.closing(_Restored(reader, top)) as restored:
+                for record in _records(data):
+                    restored.add(record)
+                restored.flush()
+            # At last: what is written into a directory changes its times, and its mode may forbid it.
+            _finish_directories(top, data)
+    except (ValueError, OverflowError) as error:
+        raise DamagedError(f"the list of a stored tree has an entry that cannot be: {error}") from None
 
 
 def tree_contents(reader: Reader, tree: Content) -> Iterator[Content]:
@@ -144,7 +148,10 @@ class _Teller:
             modified=divmod(status.st_mtime_ns, 10**9),
             device=status.st_rdev if is_device else 0,
             link=link,
-            attributes=attributes_of(f"/proc/self/fd/{directory}/{name}"),
+            attributes={
+                os.fsencode(key): value
+                for key, value in attributes_of(f"/proc/self/fd/{directory}/{name}").items()
+            },
             target=os.fsencode(target),
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
@@ -12,15 +13,15 @@ import msgspec
 
 from atoll.errors import DamagedError, StoreError
 from atoll.store.catalog_file import CatalogFile, batches
-from atoll.store.contents import Content
-from atoll.store.frames import FrameEntry, FramePlace, PackIndex, places_of
+from atoll.store.frames import FramePlace, PackIndex, places_of
 from atoll.store.keys import ID_BYTES, StoreKey
 from atoll.store.objects import MissingObjectError, Objects
 from atoll.types.internal import msgpack_reader
 
 _LISTS_MOST = 10
+_MARK = re.compile(r"([0-9a-f]{32})-([0-9]{1,12})")
+_NONE: Mapping[bytes, float] = {}
 _read_index = msgpack_reader(list[PackIndex])
-_read_content = msgpack_reader(Content)
 
 
 class KnownPiece(NamedTuple):
@@ -30,14 +31,6 @@ class KnownPiece(NamedTuple):
     start: int
     length: int
     pack: bytes
-
-
-class NamedContent(NamedTuple):
-    """A content that was stored under a name, with all frames that it needs, and the packs of these."""
-
-    content: Content
-    frames: set[bytes]
-    packs: set[bytes]
 
 
 class Catalog:
@@ -71,29 +64,46 @@ class Catalog:
             StoreError: The store cannot be reached.
             DamagedError: An index is not as it was written.
         """
-        known = self.indexes().keys()
-        there = self._learnt(known)
-        condemned = condemned_packs(self._objects, self._key.domain)
-        with self.file.changing() as database:
-            database.executemany("DELETE FROM indexes WHERE name = ?", ((each,) for each in known - there))
-            for (pack,) in self.file.all(
-                "SELECT pack FROM packs WHERE pack NOT IN (SELECT pack FROM indexes)"
-            ):
-                _forget(database, pack)
-            database.execute("UPDATE packs SET condemned = NULL WHERE condemned IS NOT NULL")
-            database.executemany(
-                "UPDATE packs SET condemned = ? WHERE pack = ?",
-                [(at_s, pack) for pack, at_s in condemned.items()],
-            )
+        with self.file.alone():
+            # The marks first: a mark goes long after its pack has left the indexes, never before.
+            condemned = condemned_packs(self._objects, self._key.domain)
+            # An index that a writer of this home adds meanwhile is in none of these.
+            known = set(self.indexes())
+            there = self._learnt(known, condemned)
+            with self.file.changing() as database:
+                gone = known - there
+                database.executemany("DELETE FROM indexes WHERE name = ?", ((each,) for each in gone))
+                for (pack,) in self.file.all(
+                    "SELECT pack FROM packs WHERE pack NOT IN (SELECT pack FROM indexes)"
+                ):
+                    _forget(database, pack)
+                database.execute("UPDATE packs SET condemned = NULL WHERE condemned IS NOT NULL")
+                database.executemany(
+                    "UPDATE packs SET condemned = ? WHERE pack = ?",
+                    [(at_s, pack) for pack, at_s in condemned.items()],
+                )
+                database.execute("UPDATE packs SET condemned = 0 WHERE pack IN (SELECT pack FROM lost)")
 
-    def _learnt(self, known: Set[str]) -> Set[str]:
-        """Read the indexes that are new, and return the names of all."""
+    def lose(self, pack: bytes) -> None:
+        """Note that a pack is not there although an index names it: nothing of it may be relied on."""
+        with self.file.changing() as database:
+            database.execute("INSERT OR IGNORE INTO lost VALUES (?)", (pack,))
+            database.execute("UPDATE packs SET condemned = 0 WHERE pack = ?", (pack,))
+
+    def find(self, packs: Iterable[bytes]) -> None:
+        """Note that packs are there, whatever was noted before."""
+        with self.file.changing() as database:
+            database.executemany("DELETE FROM lost WHERE pack = ?", ((pack,) for pack in packs))
+
+    def _learnt(self, known: set[str], condemned: Mapping[bytes, float]) -> Set[str]:
+        """Read the indexes that are new, add them to the known ones, and return the names of all."""
         left = _LISTS_MOST
         while True:
             there = {one.name for one in self._objects.list(f"{self._key.domain}/indexes")}
             try:
-                for name in there - known - self.indexes().keys():
-                    self.add(name, self._index(name))
+                for name in there - known:
+                    self.add(name, self.read_index(name), condemned)
+                    known.add(name)
             except MissingObjectError as error:
                 left -= 1
                 if not left:
@@ -101,12 +111,13 @@ class Catalog:
                 continue  # somebody has put another one in its place
             return there
 
-    def add(self, name: str, packs: Iterable[PackIndex]) -> None:
-        """Note an index of this name, with its packs and their frames."""
+    def add(self, name: str, packs: Iterable[PackIndex], condemned: Mapping[bytes, float] = _NONE) -> None:
+        """Note an index of this name, with its packs and their frames, and which of them are condemned."""
         with self.file.changing() as database:
             for each in packs:
                 database.execute("INSERT OR REPLACE INTO indexes VALUES (?, ?)", (name, each.pack))
-                database.execute("INSERT OR IGNORE INTO packs VALUES (?, NULL)", (each.pack,))
+                mark = condemned.get(each.pack)
+                database.execute("INSERT OR IGNORE INTO packs VALUES (?, ?)", (each.pack, mark))
                 database.executemany(
                     "INSERT OR REPLACE INTO frames VALUES (?, ?, ?, ?, ?, ?)",
                     (
@@ -114,6 +125,22 @@ class Catalog:
                         for frame, place in places_of(each.pack, each.entries).items()
                     ),
                 )
+
+    def read_index(self, name: str) -> list[PackIndex]:
+        """Read an index from the store.
+
+        Raises:
+            MissingObjectError: There is none of this name.
+            DamagedError: It is not as it was written, or its numbers cannot be.
+        """
+        data = self._key.open(name, self._objects.read(name))
+        try:
+            found: list[PackIndex] = _read_index(data)
+            for each in found:
+                each.check()
+        except (msgspec.DecodeError, ValueError):
+            raise DamagedError(f"the index {name} of the store cannot be read") from None
+        return found
 
     def indexes(self) -> dict[str, set[bytes]]:
         """Return the names of all known indexes, with their packs."""
@@ -134,8 +161,13 @@ class Catalog:
         )
         return rows[0][0] if rows else None
 
-    def places(self, frames: Iterable[bytes]) -> dict[bytes, FramePlace]:
-        """Return where frames are, as far as that is known. A place that is not condemned is preferred."""
+    def places(self, frames: Iterable[bytes], but: Set[bytes] = frozenset()) -> dict[bytes, FramePlace]:
+        """Return where frames are, as far as that is known. A place that is not condemned is preferred.
+
+        Args:
+            frames: The frames.
+            but: Packs in which they are not to be looked for.
+        """
         found: dict[bytes, FramePlace] = {}
         for some, marks in batches(frames):
             rows = self.file.all(
@@ -144,7 +176,8 @@ class Catalog:
                 some,
             )
             for frame, *place in rows:
-                found[frame] = FramePlace(*place)
+                if place[0] not in but:
+                    found[frame] = FramePlace(*place)
         return found
 
     def pieces(self, pieces: Iterable[bytes]) -> dict[bytes, KnownPiece]:
@@ -160,36 +193,6 @@ class Catalog:
             for piece, *where in rows:
                 found[piece] = KnownPiece(*where)
         return found
-
-    def name(self, name: str, content: Content, frames: Iterable[bytes]) -> None:
-        """Note that a content is stored under a name, with all frames that it needs."""
-        with self.file.changing() as database:
-            database.execute(
-                "INSERT OR REPLACE INTO named VALUES (?, ?, ?)",
-                (name, msgspec.msgpack.encode(content), b"".join(sorted(frames))),
-            )
-
-    def named(self, name: str) -> NamedContent | None:
-        """Return the content stored under a name; None if there is none, or a part of it is condemned or gone."""
-        rows = self.file.all("SELECT content, frames FROM named WHERE name = ?", (name,))
-        if not rows:
-            return None
-        frames = set(Content(0, rows[0][1]).frame_ids())
-        packs: dict[bytes, bytes] = {}
-        for some, marks in batches(frames):
-            packs |= self.file.all(
-                "SELECT frame, pack FROM frames JOIN packs USING (pack)"
-                f" WHERE frame IN ({marks}) AND condemned IS NULL",
-                some,
-            )
-        if packs.keys() != frames:
-            return None
-        return NamedContent(_read_content(rows[0][0]), frames, set(packs.values()))
-
-    def entries(self, pack: bytes) -> list[FrameEntry]:
-        """Return the frames of a pack, in their order."""
-        rows = self.file.all("SELECT frame, size, length FROM frames WHERE pack = ? ORDER BY number", (pack,))
-        return [FrameEntry(*row) for row in rows]
 
     def packs(self) -> Mapping[bytes, float | None]:
         """Return all known packs, with the time in Unix seconds at which they were condemned."""
@@ -209,14 +212,6 @@ class Catalog:
         """Forget an index that was removed."""
         with self.file.changing() as database:
             database.execute("DELETE FROM indexes WHERE name = ?", (name,))
-
-    def _index(self, name: str) -> list[PackIndex]:
-        data = self._key.open(name, self._objects.read(name))
-        try:
-            found: list[PackIndex] = _read_index(data)
-        except msgspec.DecodeError:
-            raise DamagedError(f"the index {name} of the store cannot be read") from None
-        return found
 
 
 def _forget(database: sqlite3.Connection, pack: bytes) -> None:
@@ -240,6 +235,8 @@ def condemned_packs(objects: Objects, domain: str) -> dict[bytes, float]:
     """Return the condemned packs, with the times in Unix seconds."""
     found: dict[bytes, float] = {}
     for one in objects.list(f"{domain}/condemned"):
-        pack, _, at_s = one.name.rpartition("/")[2].partition("-")
-        found[bytes.fromhex(pack)] = min(float(at_s), found.get(bytes.fromhex(pack), float(at_s)))
+        mark = _MARK.fullmatch(one.name.rpartition("/")[2])
+        if mark is not None:
+            pack, at_s = bytes.fromhex(mark[1]), float(mark[2])
+            found[pack] = min(at_s, found.get(pack, at_s))
     return found

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
 
-from atoll.errors import StoreError
+from atoll.errors import DamagedError, StoreError
 from atoll.store.catalog import condemned_name, condemned_packs, put_index
 from atoll.store.contents import Content
-from atoll.store.frames import Pack, PackIndex, pack_name
+from atoll.store.frames import Pack, PackIndex, pack_name, pack_of
 from atoll.store.lease import Lease
 from atoll.store.live_frames import LiveFrames
+from atoll.store.objects import MissingObjectError
 from atoll.store.store import Store, Told
 from atoll.store.writer import PACK_BYTES
 
 WASTE = 0.25
 """A pack with a bigger part that nothing needs is written anew without it."""
+_log = logging.getLogger(__name__)
 MERGED_INDEXES, MERGED_PACKS = 64, 1024
 """So many small indexes become one, of so many packs or a few more."""
 
@@ -98,52 +101,85 @@ class Collector:
             told(count)
 
         catalog = self.store.catalog
+        # The packs first: an index comes after its pack, so a pack of this list without one has lost its writer.
+        listed = dict(self._listed())
+        catalog.find(listed)
         catalog.refresh()
         self._live.set(self._needed(renewing))
         live = self._live.sizes()
-        removable = self._unknown()
-        for pack, since_s in catalog.packs().items():
+        marks = condemned_packs(self.store.objects, self.store.key.domain)
+        removable = self._unknown(listed, marks)
+        for pack in catalog.packs():
             lease.renew()
+            since_s = marks.get(pack)
+            if pack not in live:
+                continue  # its writer has just come
             size, needed = live[pack]
-            if since_s is None:
+            if pack not in listed and self._is_lost(pack):
+                if needed:
+                    raise DamagedError(
+                        f"the pack {pack.hex()} is missing in the store, and a record needs it"
+                    )
+                removable[pack] = 0
+            elif since_s is None:
                 if needed == 0:
                     self._condemn(pack)
                 elif size - needed > self.waste * size:
                     self._move(pack, renewing)
             elif needed:
-                self._remove_marks(pack)
+                self._remove_marks([pack])
                 self._did.spared += 1
             elif self._is_over(since_s):
                 removable[pack] = size
         self._remove(removable, lease)
+        self._remove_marks(
+            pack
+            for pack, since_s in marks.items()
+            if pack not in listed and self._began_s - since_s > 2 * self.store.grace_s
+        )
         self._merge(lease)
         catalog.forget_lost_pieces()
+
+    def _listed(self) -> Iterator[tuple[bytes, int]]:
+        """Yield the packs that are there, with their sizes in bytes."""
+        for one in self.store.objects.list(f"{self.store.key.domain}/packs"):
+            pack = pack_of(one.name)
+            if pack is not None:
+                yield pack, one.size
+
+    def _is_lost(self, pack: bytes) -> bool:
+        """Whether a pack that was not listed is not there. It may have come since."""
+        try:
+            self.store.objects.read(pack_name(self.store.key.domain, pack), 0, 1)
+        except MissingObjectError:
+            return True
+        return False
 
     def _is_over(self, since_s: float) -> bool:
         return self._began_s - since_s > self.store.grace_s
 
     def _needed(self, told: Told) -> Iterator[bytes]:
-        """Yield the ids of all frames that a record needs."""
+        """Yield the ids of all frames that a record needs, and remove what erased ones have left."""
         with self.store.reading(told) as reader:
-            for record in self.store.records.list():
+            for record in self.store.records.all():
                 if record.manifest is not None:
                     yield from record.manifest.frame_ids()
                     frames = self.store.manifest(record, reader).frames
                     yield from Content(0, frames).frame_ids()
+                elif record.is_erased and self._is_over(record.changed_at):
+                    self.store.records.sweep(record)
 
-    def _unknown(self) -> dict[bytes, int]:
+    def _unknown(self, listed: Mapping[bytes, int], marks: Mapping[bytes, float]) -> dict[bytes, int]:
         """Condemn packs without an index, whose writers ended before they wrote it. Returns the removable ones."""
-        catalog = self.store.catalog
-        known, marked = catalog.packs(), condemned_packs(self.store.objects, self.store.key.domain)
+        known = self.store.catalog.packs()
         removable = {}
-        for one in self.store.objects.list(f"{self.store.key.domain}/packs"):
-            pack = bytes.fromhex(one.name.rpartition("/")[2])
+        for pack, size in listed.items():
             if pack in known:
                 continue
-            if pack not in marked:
+            if pack not in marks:
                 self._condemn(pack)
-            elif self._is_over(marked[pack]):
-                removable[pack] = one.size
+            elif self._is_over(marks[pack]):
+                removable[pack] = size
         return removable
 
     def _condemn(self, pack: bytes) -> None:
@@ -154,14 +190,18 @@ class Collector:
 
     def _move(self, pack: bytes, told: Told) -> None:
         """Write the needed frames of a pack into a new one, and condemn the old one."""
-        frames = self._live.of(pack)
         new = Pack(self.store.key)
-        with self.store.reading(told) as reader:
-            for frame, data in reader.frames(frames):
-                new.add(frame, data)
-                if new.size >= PACK_BYTES:
-                    self._put(new)
-                    new = Pack(self.store.key)
+        try:
+            with self.store.reading(told) as reader:
+                for frame, data in reader.frames(self._live.of(pack)):
+                    new.add(frame, data)
+                    if new.size >= PACK_BYTES:
+                        self._put(new)
+                        new = Pack(self.store.key)
+        except DamagedError as error:
+            # It stays as it is, for whoever can mend it. The rest is collected.
+            _log.error("the pack %s stays in the store: %s", pack.hex(), error)
+            return
         if new.entries:
             self._put(new)
         self._condemn(pack)
@@ -181,10 +221,10 @@ class Collector:
             if packs & removable.keys():
                 lease.renew()
                 self._replace([name], packs - removable.keys())
+        # The marks stay: a home that has read the indexes before still sees that these packs are condemned.
         for pack, size in removable.items():
             lease.renew()
             self.store.objects.remove([pack_name(self.store.key.domain, pack)])
-            self._remove_marks(pack)
             self.store.catalog.forget(pack)
             self._did.removed += 1
             self._did.removed_bytes += size
@@ -208,18 +248,27 @@ class Collector:
             self._replace(together, packs)
 
     def _replace(self, names: list[str], packs: set[bytes]) -> None:
-        """Put one index with these packs in the place of others."""
+        """Put one index with these packs in the place of others, as they are in the store."""
         catalog = self.store.catalog
-        if packs:
-            self._index([PackIndex(pack, catalog.entries(pack)) for pack in sorted(packs)])
+        kept: dict[bytes, PackIndex] = {}
+        for name in names:
+            try:
+                kept |= {each.pack: each for each in catalog.read_index(name) if each.pack in packs}
+            except MissingObjectError:
+                return  # the next collection finds what is in its place
+        if kept:
+            self._index(list(kept.values()))
         self.store.objects.remove(names)
         for name in names:
             catalog.forget_index(name)
 
-    def _remove_marks(self, pack: bytes) -> None:
-        prefix = f"{self.store.key.domain}/condemned"
-        names = [one.name for one in self.store.objects.list(prefix)]
-        self.store.objects.remove(name for name in names if name.startswith(f"{prefix}/{pack.hex()}-"))
+    def _remove_marks(self, packs: Iterable[bytes]) -> None:
+        wanted = {pack.hex() for pack in packs}
+        if wanted:
+            names = [one.name for one in self.store.objects.list(f"{self.store.key.domain}/condemned")]
+            self.store.objects.remove(
+                name for name in names if name.rpartition("/")[2].partition("-")[0] in wanted
+            )
 
 
 def stored_bytes(store: Store) -> int:

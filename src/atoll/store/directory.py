@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import errno
 import hashlib
@@ -36,12 +37,9 @@ class DirectoryObjects(Objects):
     def read(self, name: str, start: int = 0, size: int | None = None) -> bytes:
         """See ``Objects.read``."""
         with self._errors(name):
-            try:
-                with open(self._path(name), "rb") as file:
-                    file.seek(start)
-                    return file.read(-1 if size is None else size)
-            except FileNotFoundError:
-                raise MissingObjectError(name) from None
+            with open(self._path(name), "rb") as file:
+                file.seek(start)
+                return file.read(-1 if size is None else size)
 
     def versioned(self, name: str) -> Versioned | None:
         """See ``Objects.versioned``."""
@@ -58,7 +56,7 @@ class DirectoryObjects(Objects):
 
     def create(self, name: str, data: bytes) -> str:
         """See ``Objects.create``."""
-        with self._errors(name), self._aside(name, data) as aside:
+        with self._errors(name), self._aside(name, data) as aside, locked(self._directory / _LOCK):
             try:
                 os.link(aside, self._path(name))
             except FileExistsError:
@@ -78,19 +76,22 @@ class DirectoryObjects(Objects):
         """See ``Objects.remove``."""
         changed = set()
         for name in names:
-            with self._errors(name), contextlib.suppress(FileNotFoundError):
-                self._path(name).unlink()
-                changed.add(self._path(name).parent)
+            path = self._path(name)
+            with self._errors(name), contextlib.suppress(FileNotFoundError), locked(self._directory / _LOCK):
+                path.unlink()
+                changed.add(path.parent)
         for directory in changed:
-            sync_directory(directory)
+            with self._errors(directory.name):
+                sync_directory(directory)
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """See ``Objects.list``."""
         waiting = [self._path(prefix)]
         while waiting:
             try:
-                entries = list(os.scandir(waiting.pop()))
-            except (FileNotFoundError, NotADirectoryError):
+                with self._errors(prefix):
+                    entries = builtins.list(os.scandir(waiting.pop()))
+            except MissingObjectError:
                 continue
             for entry in entries:
                 if entry.name.startswith("."):
@@ -109,7 +110,7 @@ class DirectoryObjects(Objects):
     def _aside(self, name: str, data: bytes) -> Iterator[str]:
         """A durable file with the content, under another name. The caller gives it its own inside the block."""
         parent = self._path(name).parent
-        parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _make(parent)
         descriptor, aside = tempfile.mkstemp(prefix=_ASIDE, dir=parent)
         try:
             with open(descriptor, "wb") as file:
@@ -128,6 +129,8 @@ class DirectoryObjects(Objects):
             yield
         except AtollError:
             raise
+        except (FileNotFoundError, NotADirectoryError):
+            raise MissingObjectError(name) from None
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise NoSpaceError(f"the disk of the store {self._directory} is full") from None
@@ -135,6 +138,16 @@ class DirectoryObjects(Objects):
                 f"{name} of the store {self._directory}: {error.strerror}",
                 hint="check the directory's disk and rights",
             ) from None
+
+
+def _make(directory: Path) -> None:
+    """Make a directory with those above it, so that a power cut takes none of them away."""
+    if directory.is_dir():
+        return
+    _make(directory.parent)
+    with contextlib.suppress(FileExistsError):
+        directory.mkdir(mode=0o700)
+    sync_directory(directory.parent)
 
 
 def _tag(data: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tarfile
 import threading
 import time
@@ -14,7 +15,7 @@ import msgspec
 from atoll.errors import DamagedError, InternalError, InvalidSpecError, StoreError
 from atoll.store.directory import DirectoryObjects
 from atoll.store.keys import StoreKey
-from atoll.store.objects import MissingObjectError, Objects, StoredObject, Versioned, checked_name, is_name
+from atoll.store.objects import MissingObjectError, Objects, StoredObject, Versioned, checked_name
 from atoll.store.store import Store
 from atoll.types.internal import from_json
 
@@ -25,7 +26,8 @@ _READ_BYTES = 1 << 20
 _HEAD_MOST_BYTES = 64 << 10
 OBJECT_MOST_BYTES = 64 << 20
 OBJECTS_MOST = 1_000_000
-_PARTS = ("packs", "indexes", "records")
+_ID, _PART = "[0-9a-f]{32}", "[a-z0-9][a-z0-9-]{0,99}"
+_SHAPE = re.compile(f"packs/[0-9a-f]{{2}}/{_ID}|indexes/{_ID}|records/{_PART}/{_PART}")
 
 
 class ExportHead(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +119,10 @@ class ExportObjects(Objects):
     def _write(self, *parts: bytes) -> None:
         try:
             for part in parts:
-                self._stream.write(part)
+                rest = memoryview(part)
+                while rest:
+                    # a raw stream may take a part
+                    rest = rest[self._stream.write(rest) :]
             self._stream.flush()
         except OSError as error:
             raise StoreError(f"the export cannot be written: {error.strerror}") from None
@@ -162,6 +167,7 @@ def read_export(stream: BinaryIO, into: Path, most_bytes: int) -> tuple[Store, E
         end = from_json(_content(stream, min(entry.size, _HEAD_MOST_BYTES)), ExportEnd)
     except msgspec.DecodeError:
         raise DamagedError("the end of the export cannot be read") from None
+    _read(stream, 2 * _BLOCK_BYTES)  # or else its writer would find the pipe closed
     if end.objects != count:
         raise DamagedError(f"the export has {count} objects instead of {end.objects}")
     return Store(objects=objects, key=key), head
@@ -203,7 +209,7 @@ def _entry(stream: BinaryIO) -> StoredObject:
 
 def _check(entry: StoredObject, domain: str, count: int, left: int) -> None:
     at, _, rest = entry.name.partition("/")
-    if at != domain or rest.partition("/")[0] not in _PARTS or not is_name(entry.name):
+    if at != domain or not _SHAPE.fullmatch(rest):
         raise DamagedError(f"the export has an entry that no export has: {entry.name[:100]!r}")
     if count > OBJECTS_MOST or entry.size > OBJECT_MOST_BYTES or left < 0:
         raise InvalidSpecError("the export is bigger than allowed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,6 +26,9 @@ PIECE_MOST = 1 << 20
 """The longest piece, and so nearly the longest frame: ``FRAME_BYTES`` may stand before it."""
 FRAME_MOST = FRAME_BYTES + PIECE_MOST
 _LEVEL = 1
+# A sealed frame may be so much longer than its content: a mark, and the code of AES-GCM.
+_OVER_BYTES = 64
+_PACK_NAME = re.compile(r"[0-9a-f]{32}")
 _RAW, _ZSTD = b"\0", b"\1"
 
 
@@ -41,6 +45,19 @@ class PackIndex(msgspec.Struct, frozen=True, array_like=True):
 
     pack: bytes
     entries: list[FrameEntry]
+
+    def check(self) -> None:
+        """Check that its numbers can be.
+
+        Raises:
+            ValueError: They cannot.
+        """
+        frames = {each.frame for each in self.entries}
+        if len(frames) < len(self.entries) or any(len(each) != ID_BYTES for each in (self.pack, *frames)):
+            raise ValueError("a pack has ids that cannot be")
+        for each in self.entries:
+            if not 0 < each.length <= FRAME_MOST or not 0 < each.size <= FRAME_MOST + _OVER_BYTES:
+                raise ValueError("a frame has a size that cannot be")
 
 
 class FramePlace(NamedTuple):
@@ -133,6 +150,12 @@ def places_of(pack: bytes, entries: list[FrameEntry]) -> dict[bytes, FramePlace]
 def pack_name(domain: str, pack: bytes) -> str:
     """Return the name of a pack's object."""
     return f"{domain}/packs/{pack.hex()[:2]}/{pack.hex()}"
+
+
+def pack_of(name: str) -> bytes | None:
+    """Return the pack whose object has this name; None if it is none."""
+    found = _PACK_NAME.fullmatch(name.rpartition("/")[2])
+    return bytes.fromhex(found[0]) if found is not None else None
 
 
 def _cipher(key: StoreKey, pack: bytes) -> AESGCM:

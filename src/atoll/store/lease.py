@@ -6,7 +6,7 @@ import contextlib
 
 import msgspec
 
-from atoll.errors import InUseError, StoreConflictError, StoreError
+from atoll.errors import InUseError, NoSpaceError, StoreConflictError, StoreError
 from atoll.store.records import FoundRecord, Record
 from atoll.store.store import Store
 
@@ -47,7 +47,7 @@ class Lease:
         held, self._held = self._held, None
         if held is not None:
             # otherwise it ends by itself
-            with contextlib.suppress(StoreError):
+            with contextlib.suppress(StoreError, NoSpaceError):
                 self._store.records.replace(held, msgspec.structs.replace(held.record, changed_at=0.0))
 
     def renew(self) -> None:

@@ -96,11 +96,6 @@ def checked_name(name: str) -> str:
     Raises:
         InternalError: The name is another one.
     """
-    if not is_name(name):
+    if len(name) > NAME_MOST or not _NAME.fullmatch(name):
         raise InternalError(f"an object of the store cannot be called {name!r}")
     return name
-
-
-def is_name(name: str) -> bool:
-    """Whether an object can have this name everywhere."""
-    return len(name) <= NAME_MOST and _NAME.fullmatch(name) is not None

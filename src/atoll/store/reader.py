@@ -22,6 +22,8 @@ _WAITING = 6
 _RANGE_BYTES = 4 << 20
 # Reading this much too much costs less than another request.
 _GAP_BYTES = 128 << 10
+CONTENT_MOST_BYTES = 1 << 30
+"""The longest content that is read at once, such as the list of a tree."""
 
 
 @dataclass(eq=False)
@@ -73,13 +75,19 @@ class Reader:
     ) -> None:
         self._pool.shutdown(cancel_futures=True)
 
-    def read(self, content: Content) -> bytes:
+    def read(self, content: Content, most_bytes: int = CONTENT_MOST_BYTES) -> bytes:
         """Return a whole content, which fits into memory.
 
+        Args:
+            content: The content.
+            most_bytes: A longer one is refused.
+
         Raises:
-            DamagedError: A part of it is missing, or not as it was written.
+            DamagedError: A part of it is missing, or not as it was written, or it is longer.
             StoreError: The store cannot be reached.
         """
+        if not 0 <= content.size <= most_bytes:
+            raise DamagedError(f"a stored content has {content.size} bytes, more than any")
         data = bytearray(content.size)
         for write in self.parts(content):
             data[write.at : write.at + len(write.data)] = write.data
@@ -134,13 +142,23 @@ class Reader:
 
     def _moved(self, missing: _Range) -> Iterator[tuple[bytes, bytes]]:
         """Yield the frames of a range whose pack was collected since the catalog was read."""
-        self._catalog.forget(missing.pack)
-        for each in _ranges(self._places(frame for frame, _ in missing.frames)):
-            try:
-                data = self._fetch(each)
-            except MissingObjectError:
-                raise DamagedError(f"the pack {each.pack.hex()} of the store is missing") from None
-            yield from self._opened(each, data)
+        self._catalog.refresh()
+        gone = {missing.pack}
+        wanted = [frame for frame, _ in missing.frames]
+        while wanted:
+            places = self._catalog.places(wanted, but=gone)
+            if len(places) < len(wanted):
+                packs = ", ".join(pack.hex() for pack in gone)
+                raise DamagedError(f"the pack {packs} of the store is missing")
+            wanted = []
+            for each in _ranges(places):
+                try:
+                    data = self._fetch(each)
+                except MissingObjectError:
+                    gone.add(each.pack)
+                    wanted += [frame for frame, _ in each.frames]
+                else:
+                    yield from self._opened(each, data)
 
     def _opened(self, where: _Range, data: bytes) -> Iterator[tuple[bytes, bytes]]:
         pack = self._packs.get(where.pack)

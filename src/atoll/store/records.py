@@ -30,6 +30,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         manifest: Its list of contents, itself a content.
         size: The bytes that its contents have, before anything is shared or compressed.
         facts: What its kind adds, as MessagePack.
+        is_erased: It is about to be removed, and counts as missing.
     """
 
     kind: str
@@ -40,6 +41,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     manifest: Content | None = None
     size: int = 0
     facts: bytes = b""
+    is_erased: bool = False
     format: int = FORMAT
 
 
@@ -71,7 +73,10 @@ class Records:
         Raises:
             DamagedError: It is not as it was written.
         """
-        name = self._name(kind, record_id)
+        found = self._find(self._name(kind, record_id))
+        return None if found is None or found.record.is_erased else found
+
+    def _find(self, name: str) -> FoundRecord | None:
         found = self._objects.versioned(name)
         return None if found is None else FoundRecord(self._opened(name, found.data), found.tag)
 
@@ -82,7 +87,14 @@ class Records:
             StoreConflictError: There is one already.
         """
         name = self._name(record.kind, record.record_id)
-        return FoundRecord(record, self._objects.create(name, self._sealed(name, record)))
+        sealed = self._sealed(name, record)
+        try:
+            return FoundRecord(record, self._objects.create(name, sealed))
+        except StoreConflictError:
+            before = self._find(name)
+            if before is None or not before.record.is_erased:
+                raise
+            return FoundRecord(record, self._objects.replace(name, sealed, before.tag))
 
     def replace(self, found: FoundRecord, record: Record) -> FoundRecord:
         """Write a record anew, if nobody has changed it since it was found.
@@ -98,9 +110,28 @@ class Records:
         name = self._name(record.kind, record.record_id)
         return FoundRecord(record, self._objects.replace(name, self._sealed(name, record), found.tag))
 
-    def erase(self, kind: str, record_id: str) -> None:
-        """Remove a record. What it alone has named is collected later."""
-        self._objects.remove([self._name(kind, record_id)])
+    def erase(self, found: FoundRecord, at_s: float) -> None:
+        """Remove a record, if nobody has changed it since it was found.
+
+        What it alone has named is collected later. Until then a record without anything stays in its place:
+        no store removes on a condition, and somebody else may own it by now.
+
+        Args:
+            found: The record.
+            at_s: Now, in Unix seconds.
+
+        Raises:
+            StoreConflictError: Somebody has changed it.
+        """
+        old = found.record
+        self.replace(
+            found,
+            Record(kind=old.kind, record_id=old.record_id, changed_at=at_s, epoch=old.epoch, is_erased=True),
+        )
+
+    def sweep(self, record: Record) -> None:
+        """Remove what an erased record has left."""
+        self._objects.remove([self._name(record.kind, record.record_id)])
 
     def list(self, kind: str | None = None) -> Iterator[Record]:
         """Yield all records, or those of a kind.
@@ -108,15 +139,21 @@ class Records:
         Raises:
             DamagedError: One is not as it was written.
         """
-        for found in self.names(kind):
-            data = self._objects.versioned(found)
-            if data is not None:
-                yield self._opened(found, data.data)
+        return (record for record in self.all(kind) if not record.is_erased)
+
+    def all(self, kind: str | None = None) -> Iterator[Record]:
+        """Do the work of ``list``, and yield the erased ones too."""
+        for name in self.names(kind):
+            found = self._find(name)
+            if found is not None:
+                yield found.record
 
     def names(self, kind: str | None = None) -> tuple[str, ...]:
         """Return the names of the objects of all records, or those of a kind."""
         where = f"{self._key.domain}/records" + (f"/{_checked(kind)}" if kind else "")
-        return tuple(one.name for one in self._objects.list(where))
+        depth = 4  # domain, records, kind, id
+        names = (one.name for one in self._objects.list(where))
+        return tuple(name for name in names if name.count("/") == depth - 1)
 
     def _name(self, kind: str, record_id: str) -> str:
         return f"{self._key.domain}/records/{_checked(kind)}/{_checked(record_id)}"
@@ -129,6 +166,8 @@ class Records:
             record: Record = _read(self._key.open(name, data))
         except msgspec.DecodeError:
             raise DamagedError(f"the record {name} of the store cannot be read") from None
+        if name != f"{self._key.domain}/records/{record.kind}/{record.record_id}":
+            raise DamagedError(f"the record {name} of the store is of {record.kind} {record.record_id!r}")
         if record.format != FORMAT:
             raise DamagedError(
                 f"the record {name} has the format {record.format}, and this atoll reads {FORMAT}",
@@ -139,5 +178,5 @@ class Records:
 
 def _checked(part: str) -> str:
     if not _PART.fullmatch(part):
-        raise InternalError(f"no record can be called {part!r}")
+        raise InternalError(f"no record can be called {part[:100]!r}")
     return part

@@ -39,7 +39,10 @@ class RemoteObjects(Objects):
     """
 
     def __init__(self, url: str, **options: Any) -> None:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            parts = urlsplit("")
         if parts.scheme not in SCHEMES or not parts.netloc:
             raise InvalidSpecError(
                 f"{url!r} is no address of a store",
@@ -73,7 +76,12 @@ class RemoteObjects(Objects):
 
     def _part(self, path: str, start: int, size: int | None) -> bytes:
         if size is not None:
-            return bytes(self._obstore.get_range(self._store, path, start=start, length=size))
+            try:
+                return bytes(self._obstore.get_range(self._store, path, start=start, length=size))
+            except self._errors.GenericError as error:
+                if "416" not in str(error):
+                    raise
+                return b""  # the range begins after the end
         options: Any = {"range": {"offset": start}} if start else None
         return bytes(self._obstore.get(self._store, path, options=options).bytes())
 
@@ -93,18 +101,31 @@ class RemoteObjects(Objects):
 
     def put(self, name: str, data: bytes) -> None:
         """See ``Objects.put``."""
-        with self._told(name):
-            self._obstore.put(
-                self._store, checked_name(name), data, use_multipart=len(data) > _MULTIPART_BYTES
-            )
+        try:
+            with self._told(name):
+                self._obstore.put(
+                    self._store, checked_name(name), data, use_multipart=len(data) > _MULTIPART_BYTES
+                )
+        except MissingObjectError:
+            raise self._not_there() from None
+
+    def _not_there(self) -> StoreError:
+        return StoreError(f"there is no {self._place}", hint="make the bucket first", retryable=False)
 
     def create(self, name: str, data: bytes) -> str:
         """See ``Objects.create``."""
-        return self._conditionally(name, data, "create")
+        try:
+            return self._conditionally(name, data, "create")
+        except MissingObjectError:
+            raise self._not_there() from None
 
     def replace(self, name: str, data: bytes, tag: str) -> str:
         """See ``Objects.replace``."""
-        return self._conditionally(name, data, {"e_tag": tag})
+        try:
+            return self._conditionally(name, data, {"e_tag": tag})
+        except MissingObjectError:
+            # S3 answers so to a condition on an object that is gone
+            raise StoreConflictError(f"{name} was removed from the store in the meantime") from None
 
     def remove(self, names: Iterable[str]) -> None:
         """See ``Objects.remove``."""
@@ -139,9 +160,6 @@ class RemoteObjects(Objects):
                 done = self._obstore.put(
                     self._store, checked_name(name), data, mode=mode, use_multipart=False
                 )
-        except MissingObjectError:
-            # S3 answers so to a condition on an object that is gone
-            raise StoreConflictError(f"{name} was removed from the store in the meantime") from None
         except StoreConflictError:
             # The first try may have been this write itself, and only its answer was lost.
             found = self.versioned(name)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from atoll.errors import DamagedError, StoreError
+from atoll.errors import DamagedError, InternalError, StoreError
 from atoll.store.catalog import Catalog
 from atoll.store.contents import Content
+from atoll.store.frames import pack_of
 from atoll.store.keys import ID_BYTES, StoreKey
 from atoll.store.objects import Objects
 from atoll.store.reader import Reader
@@ -133,9 +134,11 @@ class Writing:
 
         Raises:
             StoreConflictError: Somebody else has written the record meanwhile.
-            StoreError: The store cannot be reached, or this took so long that a part was collected. Written
-                again, it goes fast.
+            StoreError: The store cannot be reached, or a part that it had is gone. Written again, it goes
+                fast.
         """
+        if not self.writer.frames.issuperset(each for one in contents.values() for each in one.frame_ids()):
+            raise InternalError("a record has contents of another writer")
         frames = b"".join(sorted(self.writer.frames))
         manifest = self.writer.write(msgspec.msgpack.encode(Manifest(dict(contents), frames)))
         self.writer.finish()
@@ -146,12 +149,18 @@ class Writing:
         return self.store.records.replace(before, record)
 
     def _check_kept(self) -> None:
-        """Check that nothing was collected meanwhile, if this may have happened."""
-        if self.store.now_s() - self.began_s < self.store.grace_s / 2:
-            return
-        self.store.catalog.refresh()
-        packs = self.store.catalog.packs()
-        if any(packs.get(pack, 0.0) is not None for pack in self.writer.used_packs):
-            raise StoreError(
-                "writing to the store took so long that a part of it was collected", hint="do it again"
-            )
+        """Check that all packs are there, and that none may be collected before the record counts."""
+        store, used = self.store, self.writer.used_packs
+        listed = {pack_of(one.name) for one in store.objects.list(f"{store.key.domain}/packs")}
+        if used <= listed:
+            if store.now_s() - self.began_s < store.grace_s / 2:
+                return
+            store.catalog.refresh()
+            packs = store.catalog.packs()
+            if all(packs.get(pack, 0.0) is None for pack in used):
+                return
+        for pack in used - listed:
+            store.catalog.lose(pack)
+        raise StoreError(
+            "writing to the store took so long that a part of it was collected", hint="do it again"
+        )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -13,12 +15,15 @@ from atoll.store.catalog import Catalog, put_index
 from atoll.store.contents import HOLE, Content
 from atoll.store.frames import FRAME_BYTES, PIECE_MOST, Pack, pack_name
 from atoll.store.keys import StoreKey
+from atoll.store.named import NamedContents
 from atoll.store.objects import Objects
 
 PAGE_BYTES = 4096
 PACK_BYTES = 16 << 20
 _UPLOADS = 4
 _READ_BYTES = 1 << 20
+# Frames of which the store has all are noted at least so often.
+_FRAMES_MOST = 2048
 
 
 @dataclass(eq=False)
@@ -59,6 +64,7 @@ class Writer:
         self._objects = objects
         self._key = key
         self._catalog = catalog
+        self._names = NamedContents(catalog.file)
         self._told = told
         self._frame = _Frame()
         self._pack = Pack(key)
@@ -68,6 +74,7 @@ class Writer:
         self._uploads: dict[Future[str], tuple[Pack, list[_Frame]]] = {}
         self._pool = ThreadPoolExecutor(_UPLOADS, thread_name_prefix="store-upload")
         self._named: list[tuple[str, Content, set[bytes]]] = []
+        self._has_failed = False
         self.used_packs: set[bytes] = set()
         self.frames: set[bytes] = set()
         self.stored_bytes = 0
@@ -124,7 +131,7 @@ class Writer:
             name: Names something that never changes, such as a layer of a disk.
             write: Writes it with this writer.
         """
-        known = self._catalog.named(name)
+        known = self._names.find(name)
         if known is not None:
             self.used_packs |= known.packs
             self.frames |= known.frames
@@ -143,12 +150,13 @@ class Writer:
         Raises:
             StoreError: It is not.
         """
-        self.close_frame()
-        self._send()
-        while self._uploads:
-            self._reap(FIRST_COMPLETED)
-        while self._named:
-            self._catalog.name(*self._named.pop())
+        with self._step():
+            self._close_frame()
+            self._send()
+            while self._uploads:
+                self._reap(FIRST_COMPLETED)
+            while self._named:
+                self._names.note(*self._named.pop())
 
     def known(self, pieces: Sequence[bytes]) -> dict[bytes, tuple[_Frame, int, int]]:
         """Return where pieces are that need not be stored again."""
@@ -181,6 +189,21 @@ class Writer:
 
     def close_frame(self) -> None:
         """Begin another frame, so that all pieces until now have their places."""
+        with self._step():
+            self._close_frame()
+
+    @contextlib.contextmanager
+    def _step(self) -> Iterator[None]:
+        """A step after which, if it fails, nobody knows any more what is in the store."""
+        if self._has_failed:
+            raise StoreError("writing to the store has failed before", hint="begin again")
+        try:
+            yield
+        except BaseException:
+            self._has_failed = True
+            raise
+
+    def _close_frame(self) -> None:
         frame, self._frame = self._frame, _Frame()
         if not frame.length:
             return
@@ -192,7 +215,7 @@ class Writer:
         if not self._has(frame.id):
             self._pack.add(frame.id, data)
             self._sealed[frame.id] = frame
-        if self._pack.size >= PACK_BYTES:
+        if self._pack.size >= PACK_BYTES or len(self._packed) >= _FRAMES_MOST:
             self._send()
 
     def _has(self, frame: bytes) -> bool:
@@ -234,6 +257,8 @@ class Writer:
                 self.used_packs.add(pack.id)
                 self._catalog.add(index, [pack.index()])
             self._catalog.add_pieces(pieces)
+            for frame in frames:
+                frame.pieces = []
             for piece, *_ in pieces:
                 self._fresh.pop(piece, None)
             for entry in pack.entries:
@@ -306,13 +331,26 @@ def is_zero(data: bytes, start: int, length: int) -> bool:
 
 
 def data_ranges(descriptor: int, size: int, step: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of a file that are not holes, in whole steps but for the end."""
+    """Yield the ranges of a file that are not holes, in whole steps but for the end.
+
+    Raises:
+        StoreError: The file became shorter.
+    """
     at = 0
     while at < size:
         try:
             at = os.lseek(descriptor, at, os.SEEK_DATA)
-        except OSError:
+        except OSError as error:
+            if error.errno == errno.EINVAL:  # this file system does not report holes
+                yield at, size
+                return
+            if error.errno != errno.ENXIO:
+                raise
+            if os.fstat(descriptor).st_size < size:
+                raise StoreError(f"a file became shorter than {size} bytes while it was stored") from None
             return  # only a hole is left
+        if at >= size:
+            return  # it has become longer
         begin = at - at % step
         end = os.lseek(descriptor, at, os.SEEK_HOLE)
         end = min(size, end + -end % step)

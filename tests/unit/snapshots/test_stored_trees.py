@@ -76,7 +76,7 @@ def test_a_tree_comes_back_with_all_that_it_has(tmp_path: Path) -> None:
         assert one.stat().st_ino == other.stat().st_ino
         # seven hundred small files share frames
         assert len(store.catalog.packs()) == 1
-        assert sum(len(store.catalog.entries(pack)) for pack in store.catalog.packs()) < 30
+        assert len(store.catalog.file.all("SELECT frame FROM frames")) < 30
 
 
 def test_the_same_tree_takes_nothing_a_second_time(tmp_path: Path) -> None:
@@ -197,3 +197,36 @@ def test_equal_pages_are_found_in_the_files_of_a_checkpoint(tmp_path: Path) -> N
         assert stored_bytes(store) - before < 6000
         restored(store, tree, tmp_path / "target")
         assert listing(tmp_path / "target") == listing(tmp_path / "second")
+
+
+def test_an_attribute_whose_name_is_no_text_comes_back(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "file").touch()
+    os.setxattr(os.fsencode(tmp_path / "source" / "file"), b"user.\xff", b"1")
+    with store_in_directory() as (store, _):
+        restored(store, stored(store, tmp_path / "source"), tmp_path / "target")
+    assert listing(tmp_path / "target") == listing(tmp_path / "source")
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        {"owner": (-5, 1 << 40)},
+        {"modified": (1 << 80, 0)},
+        {"attributes": {b"user.a\0b": b""}},
+        {"content": Content(-1)},
+    ],
+    ids=lambda strange: next(iter(strange)),
+)
+def test_an_entry_that_cannot_be_is_damage(strange: dict[str, object], tmp_path: Path) -> None:
+    wrong = msgspec.structs.replace(entry(b"file"), **strange)
+    try:
+        data = msgspec.msgpack.encode([TOP, wrong])
+    except OverflowError:
+        data = b"\x91\xc1"
+    with store_in_directory() as (store, _):
+        with store.writing() as writing:
+            tree = writing.writer.write(len(data).to_bytes(4, "big") + data)
+            writing.writer.finish()
+        with pytest.raises((DamagedError, OSError)):
+            restored(store, tree, tmp_path / "target")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 
 from atoll.errors import StoreConflictError, StoreError
 from atoll.store import (
@@ -22,18 +23,24 @@ from atoll.store import (
 
 
 class MemoryObjects(Objects):
-    """Objects in memory. ``left`` writes and removals succeed, the next ones fail as at a power cut."""
+    """Objects in memory. ``left`` writes and removals succeed, the next ones fail as at a power cut.
+
+    ``meanwhile`` is done in the middle of other calls, after so many of them.
+    """
 
     def __init__(self) -> None:
+        self.meanwhile: tuple[int, Callable[[], object]] | None = None
         self.objects: dict[str, bytes] = {}
         self.left: int | None = None
         self.reads: list[tuple[str, int, int | None]] = []
+        self._lock = Lock()
 
     @property
     def place(self) -> str:
         return "memory"
 
     def read(self, name: str, start: int = 0, size: int | None = None) -> bytes:
+        self._look()
         self.reads.append((name, start, size))
         try:
             data = self.objects[name]
@@ -42,6 +49,7 @@ class MemoryObjects(Objects):
         return data[start:] if size is None else data[start : start + size]
 
     def versioned(self, name: str) -> Versioned | None:
+        self._look()
         data = self.objects.get(name)
         return None if data is None else Versioned(data, str(hash(data)))
 
@@ -69,11 +77,22 @@ class MemoryObjects(Objects):
             self.objects.pop(name, None)
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
+        self._look()
         for name, data in list(self.objects.items()):
             if name.startswith(f"{prefix}/"):
                 yield StoredObject(name, len(data))
 
+    def _look(self) -> None:
+        with self._lock:
+            if self.meanwhile is None:
+                return
+            left, action = self.meanwhile
+            self.meanwhile = (left - 1, action) if left else None
+        if not left:
+            action()
+
     def _step(self) -> None:
+        self._look()
         if self.left is not None:
             if self.left <= 0:
                 raise StoreError("the power is cut")
@@ -129,3 +148,10 @@ def get(store: Store, record_id: str) -> bytes:
 def noise(seed: int, pages: int) -> bytes:
     """Pages that nothing compresses, all different."""
     return random.Random(seed).randbytes(4096 * pages)
+
+
+def erase(store: Store, record_id: str) -> None:
+    """Erase what is stored under a name, if it is."""
+    found = store.records.find("snapshot", record_id)
+    if found is not None:
+        store.records.erase(found, store.now_s())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.unit.store.stores import Clock, MemoryObjects, get, noise, put
+from tests.unit.store.stores import Clock, MemoryObjects, erase, get, noise, put
 
 from atoll.errors import DamagedError, InUseError, StoreError
 from atoll.store import Collector, Record, Store, StoreKey, collector, stored_bytes
@@ -31,7 +31,7 @@ def test_what_nothing_needs_goes_after_the_grace_and_not_before() -> None:
     store = a_store(clock=clock)
     put(store, "a", noise(1, 500))
     put(store, "b", noise(1, 100))
-    store.records.erase("snapshot", "a")
+    erase(store, "a")
     done = Collector(store=store, waste=0).collect()
     assert (done.removed, done.moved_bytes > 0, done.condemned > 0) == (0, True, True)
     clock.now_s += GRACE_S
@@ -40,9 +40,13 @@ def test_what_nothing_needs_goes_after_the_grace_and_not_before() -> None:
     assert Collector(store=store, waste=0).collect().removed > 0
     assert stored_bytes(store) < 7 * 65536 + 3000  # in whole frames
     assert get(store, "b") == noise(1, 100)
-    store.records.erase("snapshot", "b")
+    erase(store, "b")
     Collector(store=store).collect()
     clock.now_s += GRACE_S + 3
+    Collector(store=store).collect()
+    assert not list(store.objects.list(f"{store.key.domain}/packs"))
+    # What was removed stays marked, for homes that have read the indexes before.
+    clock.now_s += 2 * GRACE_S + 3
     Collector(store=store).collect()
     assert [name for name in store.objects.list(store.key.domain) if "/records/lease/" not in name.name] == []
 
@@ -68,7 +72,7 @@ def test_a_writer_relies_on_nothing_that_is_condemned() -> None:
     clock = Clock()
     store = a_store(clock=clock)
     put(store, "a", noise(1, 300))
-    store.records.erase("snapshot", "a")
+    erase(store, "a")
     Collector(store=store).collect()
     assert put(store, "b", noise(1, 300)) > 300 * 4096
     clock.now_s += GRACE_S + 3
@@ -98,7 +102,7 @@ def test_a_reader_goes_on_when_a_pack_was_moved_and_removed_below_it() -> None:
     other = a_store(objects, store.key, clock)
     put(store, "a", noise(1, 400))
     put(store, "b", noise(1, 200))
-    store.records.erase("snapshot", "a")
+    erase(store, "a")
     Collector(store=other, waste=0).collect()
     clock.now_s += GRACE_S + 3
     assert Collector(store=other, waste=0).collect().removed
@@ -111,7 +115,7 @@ def test_nothing_is_removed_while_a_record_cannot_be_read() -> None:
     store = a_store(objects, clock=clock)
     put(store, "a", noise(1, 100))
     put(store, "b", noise(2, 100))
-    store.records.erase("snapshot", "b")
+    erase(store, "b")
     name = store.records.names()[0]
     objects.objects[name] = objects.objects[name][:-1] + bytes([objects.objects[name][-1] ^ 1])
     before = dict(objects.objects)
@@ -127,7 +131,7 @@ def test_one_collector_works_at_a_time_and_a_dead_one_is_followed_after_an_hour(
     store = a_store(objects, clock=clock)
     other = a_store(objects, store.key, clock)
     put(store, "a", noise(1, 100))
-    store.records.erase("snapshot", "a")
+    erase(store, "a")
     with Lease(store), pytest.raises(InUseError):
         Collector(store=other).collect()
     objects.left = 1
@@ -163,7 +167,7 @@ def test_many_small_indexes_become_one(monkeypatch: pytest.MonkeyPatch) -> None:
         assert {name: get(one, name) for name in kept} == kept
     # What goes is taken out of the index of many.
     for name in list(kept)[::2]:
-        store.records.erase("snapshot", name)
+        erase(store, name)
     Collector(store=store).collect()
     clock.now_s += GRACE_S + 3
     assert Collector(store=stale).collect().removed == 15
@@ -185,30 +189,51 @@ class Histories(RuleBasedStateMachine):
         self.kept: dict[str, bytes] = {}
         self.random = random.Random(seed)
 
-    @rule(home=st.integers(0, 1), name=st.sampled_from("abcd"), dies=st.none() | st.integers(0, 6))
-    def store(self, home: int, name: str, dies: int | None) -> None:
+    @rule(
+        home=st.integers(0, 1),
+        name=st.sampled_from("abcd"),
+        dies=st.none() | st.integers(0, 6),
+        meanwhile=st.none() | st.tuples(st.integers(0, 12), st.sampled_from([0.0, 0.6, 1.2, 3.0])),
+    )
+    def store(self, home: int, name: str, dies: int | None, meanwhile: tuple[int, float] | None) -> None:
+        """Store something. In the middle of it, time passes and the other home collects."""
         chosen = [self.random.randrange(12) for _ in range(self.random.randrange(1, 5))]
         data = b"".join(noise(each, 8) for each in chosen)
         self.objects.left = dies
+        if meanwhile is not None:
+            after, hours = meanwhile
+            self.objects.meanwhile = after, lambda: self.collected(1 - home, hours)
         try:
             put(self.stores[home], name, data)
         except StoreError:
             pass
         else:
             self.kept[name] = data
-        self.objects.left = None
+        self.objects.left = self.objects.meanwhile = None
+
+    def collected(self, home: int, hours: float) -> None:
+        self.clock.now_s += hours * 3600
+        with contextlib.suppress(StoreError, InUseError):
+            Collector(store=self.stores[home], waste=0).collect()
 
     @rule(name=st.sampled_from("abcd"))
     def erase(self, name: str) -> None:
-        self.stores[0].records.erase("snapshot", name)
+        erase(self.stores[0], name)
         self.kept.pop(name, None)
 
-    @rule(home=st.integers(0, 1), dies=st.none() | st.integers(0, 6))
-    def collect(self, home: int, dies: int | None) -> None:
+    @rule(
+        home=st.integers(0, 1),
+        dies=st.none() | st.integers(0, 6),
+        meanwhile=st.none() | st.tuples(st.integers(0, 20), st.sampled_from("abcd")),
+    )
+    def collect(self, home: int, dies: int | None, meanwhile: tuple[int, str] | None) -> None:
+        """Collect. In the middle of it, the other home stores something."""
         self.objects.left = dies
-        with contextlib.suppress(StoreError, InUseError):
-            Collector(store=self.stores[home], waste=0).collect()
-        self.objects.left = None
+        if meanwhile is not None:
+            after, name = meanwhile
+            self.objects.meanwhile = after, lambda: self.store(1 - home, name, None, None)
+        self.collected(home, 0.0)
+        self.objects.left = self.objects.meanwhile = None
 
     @rule(hours=st.sampled_from([0.2, 0.7, 1.5]))
     def wait(self, hours: float) -> None:
@@ -241,11 +266,7 @@ class Histories(RuleBasedStateMachine):
             for record in self.stores[1].records.list("snapshot")
             for frame in _frames(self.stores[1], record)
         }
-        stored = [
-            entry.frame
-            for pack in self.stores[1].catalog.packs()
-            for entry in self.stores[1].catalog.entries(pack)
-        ]
+        stored = [frame for (frame,) in self.stores[1].catalog.file.all("SELECT frame FROM frames")]
         assert set(stored) == needed
         assert len(stored) == len(needed)
         assert len(list(self.objects.list(f"{self.key.domain}/packs"))) == len(self.stores[1].catalog.packs())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.store.stores import Clock, MemoryObjects, get, noise, put, store_in_directory
 
 from atoll.errors import DamagedError, InvalidSpecError, StoreConflictError
-from atoll.store import Collector, Content, Record, Store, StoreKey, Writing, stored_bytes
+from atoll.store import Collector, Content, FoundRecord, Record, Store, StoreKey, Writing, stored_bytes
 
 PAGE = 4096
 
@@ -69,6 +69,12 @@ def test_zeros_take_nothing_and_come_back_as_holes() -> None:
             assert os.fstat(back.fileno()).st_size == 1 << 30
             assert os.fstat(back.fileno()).st_blocks * 512 <= 1 << 20
             assert os.pread(back.fileno(), 4, (1 << 30) - 4) == b"\0end"
+
+
+def found_in(store: Store, record_id: str) -> FoundRecord:
+    found = store.records.find("sandbox", record_id)
+    assert found is not None
+    return found
 
 
 def test_few_ranges_are_read_for_much() -> None:
@@ -142,7 +148,7 @@ def test_a_record_is_changed_by_one_of_two() -> None:
         with pytest.raises(StoreConflictError, match="epoch 1"):
             store.records.replace(second, Record(kind="sandbox", record_id="a", changed_at=3.0))
         assert store.records.find("sandbox", "a") == second
-        store.records.erase("sandbox", "a")
+        store.records.erase(found_in(store, "a"), store.now_s())
         assert list(store.records.list()) == []
 
 
@@ -212,9 +218,9 @@ def test_what_never_changes_is_read_once() -> None:
             record = Record(kind="sandbox", record_id=name, changed_at=0.0)
             writing.commit(record, {"layer": content}, store.records.find("sandbox", name))
     assert reads == 1
-    store.records.erase("sandbox", "a")
+    store.records.erase(found_in(store, "a"), store.now_s())
     Collector(store=store, waste=0).collect()
-    store.records.erase("sandbox", "b")
+    store.records.erase(found_in(store, "b"), store.now_s())
     Collector(store=store, waste=0).collect()
     # Nothing of it may be relied on any more.
     with store.writing() as writing:
