@@ -30,6 +30,8 @@ from tests.e2e.server import Server
 ANSWER_S = 120.0
 OPEN = {"/health", "/openapi.json", "/docs"}
 SIGNED = ("/uploads/", "/volumecontent/")
+# It has a token of its own, which no team has.
+OWNERS = "/metrics"
 DIGEST, OTHER_DIGEST = "ab" * 32, "cd" * 32
 NOTHING = "nothing0nothing0noth"
 NO_BUILD = "00000000-0000-4000-8000-000000000000"
@@ -216,7 +218,8 @@ def as_it_is(server: Server, key: str, method: str, target: str) -> tuple[int, s
 
 
 def keyed() -> list[tuple[str, str]]:
-    return [each for each in found_routes() if each[1] not in OPEN and not each[1].startswith(SIGNED)]
+    rest = [each for each in found_routes() if each[1] not in {*OPEN, OWNERS}]
+    return [each for each in rest if not each[1].startswith(SIGNED)]
 
 
 @pytest.fixture(autouse=True)
@@ -238,6 +241,14 @@ def unharmed(reef: Reef) -> Iterator[None]:
     before = seen()
     yield
     assert seen() == before
+
+
+def test_what_is_the_owner_s_wants_a_token_that_no_team_has(server: Server, reef: Reef) -> None:
+    assert ("GET", OWNERS) in found_routes()
+    for given in (None, reef.key, f"Bearer {reef.key}", "Bearer", f"Bearer {'0' * 64}"):
+        headers = {"x-api-key": reef.key} | ({} if given is None else {"authorization": given})
+        answer = httpx.get(server.url + OWNERS, headers=headers, timeout=ANSWER_S)
+        assert (answer.status_code, answer.json()["message"]) == (401, "Invalid metrics token")
 
 
 def test_all_that_is_not_open_or_signed_wants_a_key_first(server: Server, reef: Reef) -> None:
