@@ -283,5 +283,5 @@ def _frames(store: Store, record: Record) -> set[bytes]:
 
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(
-    max_examples=40, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=20, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -159,7 +159,7 @@ def test_a_key_that_does_not_fit_opens_nothing(tmp_path: Path) -> None:
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_no_change_of_a_byte_does_harm(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     export = bytearray(exported(noise(1, 4)))
     for _ in range(data.draw(st.integers(1, 3))):
