@@ -358,7 +358,7 @@ class _Counts:
 def _read(answer: bytes, kind: type[_T], name: str) -> _T:
     try:
         return from_json(answer, kind)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ImagePullError(
             f"the image {name} has a configuration that cannot be read: {error}", hint="use another image"
         ) from None

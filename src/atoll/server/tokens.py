@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import os
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 
 from atoll.errors import HostError
@@ -63,6 +64,12 @@ class Tokens:
 def same(given: str, wanted: str) -> bool:
     """Tell whether a client's token is the right one. The time taken does not tell where they differ."""
     return hmac.compare_digest(given.encode(errors="surrogateescape"), wanted.encode())
+
+
+def bearer(headers: Mapping[str, str]) -> str | None:
+    """Return the token of ``Authorization: Bearer``; None if a request has no such header."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
 
 
 def read_secret(directory: Path) -> bytes:

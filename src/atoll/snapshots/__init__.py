@@ -8,7 +8,7 @@ from atoll.snapshots.layers import UNDONE, Layers, writable_layer
 from atoll.snapshots.layerstore import new_layer_id
 from atoll.snapshots.lineage import SnapshotTree, line_of
 from atoll.snapshots.retention import surplus
-from atoll.snapshots.stored_trees import restore_tree, store_tree, tree_contents
+from atoll.snapshots.stored_trees import restore_tree, store_tree
 
 __all__ = [
     "UNDONE",
@@ -27,5 +27,4 @@ __all__ = [
     "writable_layer",
     "restore_tree",
     "store_tree",
-    "tree_contents",
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +18,6 @@ from atoll.types.internal import msgpack_reader
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_SMALL_BYTES = 64 << 10
 # So many entries share a block of the list, and so many files are open at once while they are written.
 _BLOCK_ENTRIES = 512
 _OPEN_FILES, _OPEN_BYTES = 128, 32 << 20
@@ -116,13 +114,6 @@ def restore_tree(reader: Reader, tree: Content, into: Path) -> None:
         raise DamagedError(f"the list of a stored tree has an entry that cannot be: {error}") from None
 
 
-def tree_contents(reader: Reader, tree: Content) -> Iterator[Content]:
-    """Yield the contents of the files of a stored tree."""
-    for record in _records(reader.read(tree)):
-        if isinstance(record, StoredEntry) and record.content is not None:
-            yield record.content
-
-
 class _Teller:
     """Reads entries, and stores what their files have."""
 
@@ -210,18 +201,9 @@ class _Restored:
 
     def flush(self) -> None:
         """Write the contents of the files that were made, and then what else they are."""
-        wanted: dict[bytes, list[tuple[int, int, int, int]]] = defaultdict(list)
-        for opened in self._open:
-            content = opened.entry.content
-            if content is not None:
-                os.ftruncate(opened.descriptor, content.size)
-                for run in content.parts():
-                    wanted[run.frame].append((opened.descriptor, run.at, run.start, run.length))
-        for frame, data in self._reader.frames(wanted):
-            for descriptor, at, start, length in wanted[frame]:
-                if start + length > len(data):
-                    raise DamagedError(f"a file of a stored tree ends after its frame {frame.hex()}")
-                _write(descriptor, memoryview(data)[start : start + length], at)
+        self._reader.write_files(
+            [(each.entry.content, each.descriptor) for each in self._open if each.entry.content is not None]
+        )
         for opened in self._open:
             _give(opened.descriptor, opened.entry)
         self._let_go()
@@ -252,7 +234,6 @@ class _Restored:
             _give_unopened(here, name, entry)
         else:
             os.mknod(name, stat.S_IFMT(entry.mode) | 0o600, entry.device, dir_fd=here)
-            os.chmod(f"/proc/self/fd/{here}/{name}", stat.S_IMODE(entry.mode))
             _give_unopened(here, name, entry)
 
 
@@ -333,12 +314,6 @@ def _give_unopened(directory: int, name: str, entry: StoredEntry) -> None:
 def _times(entry: StoredEntry) -> tuple[int, int]:
     at_ns = entry.modified[0] * 10**9 + entry.modified[1]
     return at_ns, at_ns
-
-
-def _write(descriptor: int, data: memoryview, at: int) -> None:
-    while data:
-        count = os.pwrite(descriptor, data, at)
-        data, at = data[count:], at + count
 
 
 def _checked(name: bytes) -> str:

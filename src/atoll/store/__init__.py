@@ -1,6 +1,6 @@
 """Keeps states away from this host: content-addressed pieces in packs, and records of who owns what."""
 
-from atoll.store.collector import Collected, Collector, erase_all, stored_bytes
+from atoll.store.collector import Collected, Collector, stored_bytes
 from atoll.store.contents import Content
 from atoll.store.directory import DirectoryObjects
 from atoll.store.exports import ExportHead, ExportObjects, begin_export, read_export
@@ -34,7 +34,6 @@ __all__ = [
     "Writer",
     "Writing",
     "begin_export",
-    "erase_all",
     "read_export",
     "stored_bytes",
 ]

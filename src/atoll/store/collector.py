@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from atoll.errors import DamagedError, StoreError
+from atoll.errors import DamagedError
 from atoll.store.catalog import condemned_name, condemned_packs, put_index
 from atoll.store.contents import Content
 from atoll.store.frames import Pack, PackIndex, pack_name, pack_of
@@ -25,21 +25,12 @@ MERGED_INDEXES, MERGED_PACKS = 64, 1024
 """So many small indexes become one, of so many packs or a few more."""
 
 
-class Collected(msgspec.Struct, frozen=True, kw_only=True):
+class Collected(msgspec.Struct, kw_only=True):
     """What a collection did, in packs and bytes.
 
     ``condemned`` are removed by a later collection when the grace is over, unless something needs them again.
     """
 
-    removed: int = 0
-    removed_bytes: int = 0
-    condemned: int = 0
-    spared: int = 0
-    moved_bytes: int = 0
-
-
-@dataclass(kw_only=True, eq=False)
-class _Counts:
     removed: int = 0
     removed_bytes: int = 0
     condemned: int = 0
@@ -62,7 +53,7 @@ class Collector:
 
     store: Store
     waste: float = WASTE
-    _did: _Counts = field(default_factory=_Counts, init=False)
+    _did: Collected = field(default_factory=Collected, init=False)
     _began_s: float = field(default=0.0, init=False)
     _live: LiveFrames = field(init=False)
 
@@ -81,19 +72,12 @@ class Collector:
                 nobody knows what it needs.
             StoreError: The store cannot be reached.
         """
-        self._did = _Counts()
+        self._did = Collected()
         # A grace that ends later is not over yet: records may have come since this collection has read them.
         self._began_s = self.store.now_s()
         with Lease(self.store) as lease:
             self._collect(lease, told)
-        did = self._did
-        return Collected(
-            removed=did.removed,
-            removed_bytes=did.removed_bytes,
-            condemned=did.condemned,
-            spared=did.spared,
-            moved_bytes=did.moved_bytes,
-        )
+        return self._did
 
     def _collect(self, lease: Lease, told: Told) -> None:
         def renewing(count: int) -> None:
@@ -108,7 +92,7 @@ class Collector:
         self._live.set(self._needed(renewing))
         live = self._live.sizes()
         marks = condemned_packs(self.store.objects, self.store.key.domain)
-        removable = self._unknown(listed, marks)
+        removable, spared = self._unknown(listed, marks), []
         for pack in catalog.packs():
             lease.renew()
             since_s = marks.get(pack)
@@ -127,15 +111,20 @@ class Collector:
                 elif size - needed > self.waste * size:
                     self._move(pack, renewing)
             elif needed:
-                self._remove_marks([pack])
-                self._did.spared += 1
+                spared.append(pack)
             elif self._is_over(since_s):
                 removable[pack] = size
+        self._did.spared += len(spared)
         self._remove(removable, lease)
         self._remove_marks(
-            pack
-            for pack, since_s in marks.items()
-            if pack not in listed and self._began_s - since_s > 2 * self.store.grace_s
+            [
+                *spared,
+                *(
+                    pack
+                    for pack, since_s in marks.items()
+                    if pack not in listed and self._began_s - since_s > 2 * self.store.grace_s
+                ),
+            ]
         )
         self._merge(lease)
         catalog.forget_lost_pieces()
@@ -274,16 +263,3 @@ class Collector:
 def stored_bytes(store: Store) -> int:
     """Return the bytes of all objects of an owner, what is condemned included."""
     return sum(one.size for one in store.objects.list(store.key.domain))
-
-
-def erase_all(store: Store) -> None:
-    """Remove all objects of an owner. Whoever still reads or writes there fails.
-
-    Raises:
-        StoreError: Some are left.
-    """
-    names = [one.name for one in store.objects.list(store.key.domain)]
-    # Records first, so that none names what is gone.
-    store.objects.remove(sorted(names, key=lambda name: "/records/" not in name))
-    if next(iter(store.objects.list(store.key.domain)), None) is not None:
-        raise StoreError("something was written to the store while it was erased", hint="erase it again")

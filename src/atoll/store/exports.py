@@ -16,6 +16,7 @@ from atoll.errors import DamagedError, InternalError, InvalidSpecError, StoreErr
 from atoll.store.directory import DirectoryObjects
 from atoll.store.keys import StoreKey
 from atoll.store.objects import MissingObjectError, Objects, StoredObject, Versioned, checked_name
+from atoll.store.records import PART
 from atoll.store.store import Store
 from atoll.types.internal import from_json
 
@@ -26,8 +27,8 @@ _READ_BYTES = 1 << 20
 _HEAD_MOST_BYTES = 64 << 10
 OBJECT_MOST_BYTES = 64 << 20
 OBJECTS_MOST = 1_000_000
-_ID, _PART = "[0-9a-f]{32}", "[a-z0-9][a-z0-9-]{0,99}"
-_SHAPE = re.compile(f"packs/[0-9a-f]{{2}}/{_ID}|indexes/{_ID}|records/{_PART}/{_PART}")
+_ID = "[0-9a-f]{32}"
+_SHAPE = re.compile(f"packs/[0-9a-f]{{2}}/{_ID}|indexes/{_ID}|records/{PART}/{PART}")
 
 
 class ExportHead(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,10 +9,10 @@ from atoll.errors import DamagedError
 from atoll.store.catalog import Catalog
 from atoll.store.catalog_file import batches
 
-_TABLES = """
-CREATE TEMP TABLE IF NOT EXISTS live (frame BLOB PRIMARY KEY) WITHOUT ROWID;
-CREATE TEMP TABLE IF NOT EXISTS chosen (pack BLOB, frame BLOB, size INTEGER, PRIMARY KEY (pack, frame)) WITHOUT ROWID;
-"""
+_TABLES = (
+    "live (frame BLOB PRIMARY KEY)",
+    "chosen (pack BLOB, frame BLOB, size INTEGER, PRIMARY KEY (pack, frame))",
+)
 # Each needed frame in one pack: of several, one that is not condemned.
 _CHOOSE = """
 INSERT INTO chosen SELECT pack, frame, size FROM (
@@ -41,8 +41,8 @@ class LiveFrames:
         """
         file = self.catalog.file
         with file.changing() as database:
-            for statement in filter(None, map(str.strip, _TABLES.split(";"))):
-                database.execute(statement)
+            for table in _TABLES:
+                database.execute(f"CREATE TEMP TABLE IF NOT EXISTS {table} WITHOUT ROWID")
             database.execute("DELETE FROM live")
             database.execute("DELETE FROM chosen")
         for some, _ in batches(frames):

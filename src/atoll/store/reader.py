@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
@@ -36,11 +36,12 @@ class _Range:
     frames: list[tuple[bytes, FramePlace]]
 
 
-class Write(NamedTuple):
-    """A part of a content, to be written at a place of a file. The place is in bytes."""
+class _Part(NamedTuple):
+    """A part of a content, given by its number, and its place there in bytes."""
 
+    which: int
     at: int
-    data: bytes | memoryview
+    data: memoryview
 
 
 class Reader:
@@ -89,34 +90,40 @@ class Reader:
         if not 0 <= content.size <= most_bytes:
             raise DamagedError(f"a stored content has {content.size} bytes, more than any")
         data = bytearray(content.size)
-        for write in self.parts(content):
-            data[write.at : write.at + len(write.data)] = write.data
+        for part in self._parts([content]):
+            data[part.at : part.at + len(part.data)] = part.data
         return bytes(data)
 
     def write_file(self, content: Content, descriptor: int) -> None:
-        """Write a content into an open, empty file. Zeros become holes.
+        """Do the work of ``write_files`` for one file."""
+        self.write_files([(content, descriptor)])
+
+    def write_files(self, files: Sequence[tuple[Content, int]]) -> None:
+        """Write contents into open, empty files, each frame read once. Zeros become holes.
 
         Raises:
-            DamagedError: A part of it is missing, or not as it was written. The file has the other parts.
+            DamagedError: A part is missing, or not as it was written. The files have the other parts.
             StoreError: The store cannot be reached.
         """
-        os.ftruncate(descriptor, content.size)
-        for write in self.parts(content):
-            rest, at = memoryview(write.data), write.at
+        for content, descriptor in files:
+            os.ftruncate(descriptor, content.size)
+        for which, at, data in self._parts([content for content, _ in files]):
+            descriptor, rest = files[which][1], data
             while rest:
                 count = os.pwrite(descriptor, rest, at)
                 rest, at = rest[count:], at + count
 
-    def parts(self, content: Content) -> Iterator[Write]:
-        """Yield the parts of a content that are not zeros, in the order in which they come."""
-        wanted: dict[bytes, list[Run]] = defaultdict(list)
-        for run in content.parts():
-            wanted[run.frame].append(run)
+    def _parts(self, contents: Sequence[Content]) -> Iterator[_Part]:
+        """Yield the parts of contents that are not zeros, in the order in which they come."""
+        wanted: dict[bytes, list[tuple[int, Run]]] = defaultdict(list)
+        for which, content in enumerate(contents):
+            for run in content.parts():
+                wanted[run.frame].append((which, run))
         for frame, data in self.frames(wanted):
-            for run in wanted[frame]:
+            for which, run in wanted[frame]:
                 if run.start + run.length > len(data):
                     raise DamagedError(f"a run of a content ends after its frame {frame.hex()}")
-                yield Write(run.at, memoryview(data)[run.start : run.start + run.length])
+                yield _Part(which, run.at, memoryview(data)[run.start : run.start + run.length])
 
     def frames(self, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """Yield frames with their contents, each once, in the order in which they lie in the packs.

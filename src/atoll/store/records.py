@@ -15,7 +15,9 @@ from atoll.store.objects import Objects
 from atoll.types.internal import msgpack_reader
 
 FORMAT = 1
-_PART = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
+PART = "[a-z0-9][a-z0-9-]{0,99}"
+"""A kind or an id, as a pattern."""
+_PART = re.compile(PART)
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from atoll.sdk import AsyncHousekeeping
 from atoll.server.e2b.answers import Refusal
-from atoll.server.tokens import Tokens, same
+from atoll.server.tokens import Tokens, bearer, same
 from atoll.types import MetricFamily, MetricSample
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -23,8 +23,7 @@ def prometheus_routes(
     """Return ``/metrics``. No team's key opens it, because it tells of all teams."""
 
     async def metrics(request: Request) -> Response:
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not same(given.strip(), tokens.metrics()):
+        if not same(bearer(request.headers) or "", tokens.metrics()):
             raise Refusal(401, "Invalid metrics token")
         return Response(prometheus_text(await measured()), media_type=_TEXT)
 

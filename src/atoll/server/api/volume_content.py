@@ -18,7 +18,7 @@ from atoll.server.auth.access import Access
 from atoll.server.e2b.answers import Refusal, answer, no_content, read_json, refusal_of
 from atoll.server.e2b.listing import number_of
 from atoll.server.e2b.views import moment
-from atoll.server.tokens import Tokens, same
+from atoll.server.tokens import Tokens, bearer, same
 from atoll.types import VolumeEntry
 
 _NUMBER_MOST = 0xFFFFFFFE
@@ -57,8 +57,7 @@ def volume_content_routes(tokens: Tokens, access: Access) -> Sequence[Route]:
     def route(method: str, kind: str, endpoint: _Endpoint) -> Route:
         async def guarded(request: Request) -> Response:
             volume_id = str(request.path_params["volume_id"])
-            scheme, _, token = request.headers.get("authorization", "").partition(" ")
-            if scheme.lower() != "bearer" or not same(token.strip(), tokens.volume(volume_id)):
+            if not same(bearer(request.headers) or "", tokens.volume(volume_id)):
                 return _fault("unauthorized", Refusal(401, "Invalid volume token"))
             try:
                 await access.team_of_volume(volume_id)

@@ -14,6 +14,7 @@ from atoll.sdk import AsyncKeys, AsyncTeams, AsyncVolumes, for_servers
 from atoll.server.auth.access_log import Note, note
 from atoll.server.auth.buckets import Buckets, network_of, retry_after
 from atoll.server.e2b.answers import Refusal
+from atoll.server.tokens import bearer
 from atoll.types import TeamInfo
 from atoll.types.internal import key_hash, key_id_of
 
@@ -190,8 +191,6 @@ def _given(headers: Mapping[str, str]) -> str | None:
     """Return the key that a request has, unless it cannot be a key."""
     key = headers.get("x-api-key")
     if key is None:
-        scheme, _, key = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer":
-            return None
+        key = bearer(headers) or ""
     key = key.strip()
     return key if _KEY.fullmatch(key) else None
